@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A connected TCP socket of the device
+ *
+ * The one place where octets enter and leave a connection, so that the capture
+ * sees them. Owner: first the connection manager, from RTS on the QP.
+ */
+#ifndef RNIC_NET_STREAM_H
+#define RNIC_NET_STREAM_H
+
+#include "../device.h"
+
+struct rnic_stream {
+    struct rnic_source source;
+    struct rnic_device *dev;
+    struct rnic_sockaddr local;     /* the guest's view */
+    struct rnic_sockaddr remote;
+    bool initiator;
+    /* Called with EPOLLIN/EPOLLOUT/EPOLLERR/EPOLLHUP bits; may free itself
+     * through rnic_stream_close() */
+    void (*ready)(struct rnic_stream *stream, uint32_t events);
+    void *owner;
+    struct rnic_capture_flow *flow; /* NULL: no capture */
+};
+
+/* Takes over @fd (non-blocking, TCP_NODELAY set here), connected or connecting
+ */
+struct rnic_stream *rnic_stream_new(struct rnic_device *dev, int fd,
+                                    const struct rnic_sockaddr *local,
+                                    const struct rnic_sockaddr *remote,
+                                    bool initiator);
+/* Octets received; 0: end of stream; -EAGAIN; another -errno: lost */
+ssize_t rnic_stream_recv(struct rnic_stream *stream, const struct iovec *iov,
+                         unsigned count);
+/* Octets accepted by TCP (may be fewer); -EAGAIN; another -errno: lost.
+ * @more: MSG_MORE, more follows at once */
+ssize_t rnic_stream_send(struct rnic_stream *stream, const struct iovec *iov,
+                         unsigned count, bool more);
+/* What ready() is called for: EPOLLIN, EPOLLOUT */
+void rnic_stream_want(struct rnic_stream *stream, uint32_t events);
+/* Largest MSS of the path as of now, octets */
+unsigned rnic_stream_mss(struct rnic_stream *stream);
+/*
+ * Ends the stream and frees it. @graceful: FIN after what was sent (the host's
+ * TCP delivers it; received octets that are still unread are read and dropped
+ * for a bounded time, so that no RST destroys a Terminate on its way); else
+ * RST at once.
+ */
+void rnic_stream_close(struct rnic_stream *stream, bool graceful);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * rnic hardware interface: counters
+ *
+ * X(name, description); the order is the order of QUERY_STATS. New counters
+ * are added at the end. All are kept for the device; those up to
+ * RNIC_STAT_QP_LAST also for each QP.
+ */
+#ifndef RNIC_STATS_H
+#define RNIC_STATS_H
+
+#define RNIC_STATS(X)                                                       \
+    X(tx_fpdus, "FPDUs sent")                                               \
+    X(tx_octets, "octets of FPDUs sent")                                    \
+    X(tx_wqes, "SQ work requests executed")                                 \
+    X(tx_copied, "payload octets copied by the sender")                     \
+    X(rx_fpdus, "FPDUs received")                                           \
+    X(rx_octets, "octets of FPDUs received")                                \
+    X(rx_messages, "messages delivered")                                    \
+    X(rx_copied, "payload octets copied by the receiver")                   \
+    X(rx_direct, "payload octets read by the host straight into place")     \
+    X(doorbells, "doorbells found set")                                     \
+    X(cqes, "completions written")                                          \
+    X(cq_events, "completion events")                                       \
+    X(flushed, "work requests flushed")                                     \
+    X(gated, "times transmission waited for the peer's first FPDU")         \
+    X(rx_crc_errors, "FPDUs with a bad CRC")                                \
+    X(rx_no_receive, "Sends that found no posted receive")                  \
+    X(term_sent, "Terminates sent")                                         \
+    X(term_received, "Terminates received")                                 \
+    X(interrupts, "interrupts raised")                                      \
+    X(kicks, "writes to doorbell pages")                                    \
+    X(wakeups, "times the engine woke up")                                  \
+    X(async_events, "asynchronous and connection events")                   \
+    X(admin_commands, "admin commands")                                     \
+    X(admin_errors, "admin commands that failed")                           \
+    X(guest_errors, "errors of the guest driver or a consumer")             \
+    X(connects, "connections established as initiator")                     \
+    X(accepts, "connections established as responder")                      \
+    X(connects_failed, "connection attempts that failed")                   \
+    X(rejects, "connection requests rejected")                              \
+    X(conn_refused_policy, "connections refused by the host's policy")
+
+enum rnic_stat {
+#define RNIC_STAT_ENUM(name, description) RNIC_STAT_##name,
+    RNIC_STATS(RNIC_STAT_ENUM)
+#undef RNIC_STAT_ENUM
+    RNIC_STAT_COUNT
+};
+#define RNIC_STAT_QP_LAST RNIC_STAT_term_received
+
+#endif

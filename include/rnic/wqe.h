@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * rnic hardware interface: work queues
+ *
+ * A QP has one buffer in guest memory that holds its SQ, its RQ and its
+ * doorbell record at offsets given to CREATE_QP. Rings hold 2^n entries of a
+ * fixed stride; producer and consumer indices are free-running 32-bit counts
+ * of entries, taken modulo the depth.
+ */
+#ifndef RNIC_WQE_H
+#define RNIC_WQE_H
+
+#include <linux/types.h>
+
+#define RNIC_WQE_STRIDE_MIN     64
+#define RNIC_WQE_STRIDE_MAX     512     /* 64, 128, 256 or 512 */
+
+/* STag of all DMA addresses, only for QPs made with RNIC_QP_KERNEL */
+#define RNIC_STAG_LOCAL_DMA     0
+
+struct rnic_sge {
+    __le64 addr;                /* TO within the region (iova based) */
+    __le32 length;
+    __le32 lkey;                /* STag */
+};
+_Static_assert(sizeof(struct rnic_sge) == 16, "rnic_sge");
+
+enum rnic_wr_opcode {
+    RNIC_WR_SEND = 0,
+    RNIC_WR_SEND_INV = 1,       /* inv_stag: the peer's STag */
+    RNIC_WR_WRITE = 2,
+    RNIC_WR_READ = 3,
+    RNIC_WR_READ_INV = 4,       /* inv_stag: the local sink STag */
+    RNIC_WR_LOCAL_INV = 5,      /* inv_stag: the local STag */
+    RNIC_WR_REG_MR = 6,         /* struct rnic_reg_wqe */
+    RNIC_WR_RECV = 128,         /* only in CQEs */
+};
+
+/* rnic_sq_wqe.flags */
+#define RNIC_WQE_SIGNALED       (1u << 0)
+#define RNIC_WQE_SOLICITED      (1u << 1)   /* SEND, SEND_INV */
+#define RNIC_WQE_FENCE          (1u << 2)   /* wait for all earlier Reads */
+#define RNIC_WQE_INLINE         (1u << 3)   /* SEND*, WRITE: data at sge[] */
+
+/* An SQ entry; num_sge entries of sge, or inline_len octets, follow at 32 */
+struct rnic_sq_wqe {
+    __u8 opcode;                /* enum rnic_wr_opcode */
+    __u8 flags;
+    __u8 num_sge;               /* 0 with RNIC_WQE_INLINE */
+    __u8 rsvd;
+    __le32 inv_stag;
+    __le64 wr_id;               /* returned in the CQE, else uninterpreted */
+    __le32 inline_len;
+    __le32 remote_stag;         /* WRITE, READ, READ_INV */
+    __le64 remote_to;
+    struct rnic_sge sge[];
+};
+_Static_assert(sizeof(struct rnic_sq_wqe) == 32, "rnic_sq_wqe");
+
+/*
+ * RNIC_WR_REG_MR: gives an allocated region (ALLOC_MR) new pages, range, rights
+ * and key octet. The region must be invalid (fresh, or invalidated before).
+ */
+struct rnic_reg_wqe {
+    __u8 opcode;
+    __u8 flags;
+    __u8 rsvd[2];
+    __le32 stag;                /* index of the region with the new key octet */
+    __le64 wr_id;
+    __le32 access;              /* RNIC_ACCESS_* */
+    __le32 num_pages;
+    __le64 iova;                /* TO of the first octet */
+    __le64 length;
+    __le64 pages;               /* DMA address of num_pages __le64 page
+                                 * addresses, contiguous, 8-aligned */
+    __le32 page_shift;          /* 12..21 */
+    __u8 rsvd2[12];
+};
+_Static_assert(sizeof(struct rnic_reg_wqe) == 64, "rnic_reg_wqe");
+
+/* An RQ or SRQ entry; num_sge entries of sge follow at 16 */
+struct rnic_rq_wqe {
+    __u8 num_sge;
+    __u8 rsvd[7];
+    __le64 wr_id;
+    struct rnic_sge sge[];
+};
+_Static_assert(sizeof(struct rnic_rq_wqe) == 16, "rnic_rq_wqe");
+
+/* How many SGEs and inline octets fit into a stride */
+#define RNIC_SQ_STRIDE_SGES(stride) \
+    (((stride) - sizeof(struct rnic_sq_wqe)) / sizeof(struct rnic_sge))
+#define RNIC_SQ_STRIDE_INLINE(stride) ((stride) - sizeof(struct rnic_sq_wqe))
+#define RNIC_RQ_STRIDE_SGES(stride) \
+    (((stride) - sizeof(struct rnic_rq_wqe)) / sizeof(struct rnic_sge))
+
+/*
+ * Doorbell record of a QP, 64-octet aligned in the QP's buffer. Written by the
+ * consumer, only read by the device. The device reads rq_pi when it needs a
+ * receive, so posting receives rings nothing, except in RNIC_QPS_ERROR.
+ * An SRQ has one too, with rq_pi only.
+ */
+struct rnic_qp_dbrec {
+    __le32 sq_pi;
+    __le32 rq_pi;
+    __u8 rsvd[56];
+};
+_Static_assert(sizeof(struct rnic_qp_dbrec) == 64, "rnic_qp_dbrec");
+
+enum rnic_qp_state {
+    RNIC_QPS_RESET = 0,         /* no QP */
+    RNIC_QPS_IDLE = 1,          /* verbs INIT and RTR; receives may be posted */
+    RNIC_QPS_RTS = 2,           /* connected */
+    RNIC_QPS_CLOSING = 3,       /* verbs SQD: graceful close under way */
+    RNIC_QPS_TERMINATE = 4,     /* verbs SQE: Terminate under way */
+    RNIC_QPS_ERROR = 5,         /* everything posted is flushed; final */
+};
+
+/*
+ * What the device publishes of a QP: 16 octets, 16-aligned, anywhere in guest
+ * memory (CREATE_QP). Only the device writes it; consumers map it read-only.
+ *
+ * After publishing sq_pi = new (it was old), full barrier, the consumer rings
+ * only if (new - sq_event - 1) < (new - old) in 32-bit unsigned arithmetic, or
+ * if state is not RNIC_QPS_RTS. After publishing rq_pi it rings only if state
+ * is RNIC_QPS_ERROR. The device publishes state before the event that
+ * announces it; after it wrote sq_event it reads sq_pi once more.
+ */
+struct rnic_qp_status {
+    __le32 state;               /* enum rnic_qp_state */
+    __le32 sq_event;
+    __le32 gated;               /* 1: the responder's transmission waits for
+                                 * the peer's first FPDU (RFC 5044 7.1.2) */
+    __le32 rsvd;
+};
+_Static_assert(sizeof(struct rnic_qp_status) == 16, "rnic_qp_status");
+
+/* Access rights of a region */
+#define RNIC_ACCESS_LOCAL_WRITE     (1u << 0)
+#define RNIC_ACCESS_REMOTE_READ     (1u << 1)
+#define RNIC_ACCESS_REMOTE_WRITE    (1u << 2)
+#define RNIC_ACCESS_ALL             7u
+
+#endif
