@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
+#
+# What the project adds to a guest: rnic.ko for the guest's kernel, the
+# provider for the guest's rdma-core, and the tests' own guest programs.
+
+[ -n "${RNIC_DRIVER_SH:-}" ] && return
+RNIC_DRIVER_SH=1
+
+# shellcheck source=scripts/lib/kernel.sh
+. "$(dirname "${BASH_SOURCE[0]}")/kernel.sh"
+# shellcheck source=scripts/lib/rdma-core.sh
+. "$(dirname "${BASH_SOURCE[0]}")/rdma-core.sh"
+# shellcheck source=scripts/lib/rootfs.sh
+. "$(dirname "${BASH_SOURCE[0]}")/rootfs.sh"
+
+# mirror_sources FROM TO: make TO's source files those of FROM and leave
+# build products alone, so that make rebuilds only what changed
+mirror_sources() {
+    mkdir -p "$2"
+    find "$2" -type f \( -name '*.[chS]' ! -name '*.mod.c' \
+        -o -name 'Kbuild' -o -name 'Makefile' \) -delete
+    cp -Rp "$1/." "$2/"
+}
+
+# rnic_ko_build DIR: (in a step) The checkout stays clean: the build happens in
+# a copy that keeps guest-driver/kernel and include/ where they are to each
+# other, one for each kernel.
+rnic_ko_build() {
+    local dir=$1 work
+    work=$RNIC_CACHE/build/$(basename "$RNIC_KERNEL_DIR")
+    mirror_sources "$RNIC_TOP/include" "$work/include"
+    mirror_sources "$RNIC_TOP/guest-driver/kernel" "$work/guest-driver/kernel"
+    # By its real name: a link would change __FILE__ and the symvers' path
+    make -C "$(realpath "$RNIC_KERNEL_HEADERS")" -j2 \
+        M="$work/guest-driver/kernel" modules
+    # With debug information for decoding an oops, and without for the guest
+    cp "$work/guest-driver/kernel/rnic.ko" "$dir/rnic.ko.debug"
+    strip --strip-debug -o "$dir/rnic.ko" "$dir/rnic.ko.debug"
+}
+
+# rnic_ko: rnic.ko for the kernel that kernel_prepare* chose; exports RNIC_KO
+rnic_ko() {
+    local key
+    key=$({
+        basename "$RNIC_KERNEL_DIR"
+        hash_tree "$RNIC_TOP/include" "$RNIC_TOP/guest-driver/kernel" \
+            "$RNIC_TOP/scripts/lib/driver.sh"
+    } | hash_text)
+    product "rnic-ko-$RNIC_KERNEL_RELEASE" "$key" \
+        "building rnic.ko for $RNIC_KERNEL_RELEASE" rnic_ko_build
+    RNIC_KO=$PRODUCT/rnic.ko
+    export RNIC_KO
+}
+
+provider_make() {
+    "$RNIC_TOP/guest-driver/provider/build.sh" --rootfs "$RNIC_GUEST_SDK" \
+        --headers "$RNIC_RDMA_CORE_HEADERS" --out "$1"
+    ls "$1"/librnic-rdmav*.so
+}
+
+# provider_build: the provider for the guest's suite; exports
+# RNIC_PROVIDER_DIR, which holds librnic-rdmavNN.so
+provider_build() {
+    local key
+    rdma_core_headers
+    guest_sdk "$RNIC_GUEST_SUITE"
+    key=$({
+        basename "$RNIC_RDMA_CORE_HEADERS" "$RNIC_GUEST_SDK"
+        hash_tree "$RNIC_TOP/include" "$RNIC_TOP/guest-driver/provider" \
+            "$RNIC_TOP/scripts/lib/driver.sh"
+    } | hash_text)
+    product "provider-$RNIC_GUEST_SUITE" "$key" \
+        "building the provider for $RNIC_GUEST_SUITE" provider_make
+    RNIC_PROVIDER_DIR=$PRODUCT
+    export RNIC_PROVIDER_DIR
+}
+
+programs_make() {
+    local source
+    for source in "$RNIC_TOP"/tests/vm/programs/*.c; do
+        gcc -std=gnu11 -O2 -g -Wall -Wextra -I"$RNIC_TOP/include" \
+            -I"$RNIC_GUEST_SDK/usr/include" "$source" \
+            -o "$1/$(basename "$source" .c)" \
+            -L"$RNIC_GUEST_SDK/usr/lib/x86_64-linux-gnu" \
+            -Wl,--unresolved-symbols=ignore-in-shared-libs \
+            -lrdmacm -libverbs -lpthread
+    done
+}
+
+# guest_programs: tests/vm/programs/*.c, each one program; exports
+# RNIC_GUEST_PROGRAMS, the folder of the results
+guest_programs() {
+    local key
+    guest_sdk "$RNIC_GUEST_SUITE"
+    key=$({
+        basename "$RNIC_GUEST_SDK"
+        hash_tree "$RNIC_TOP/include" "$RNIC_TOP/tests/vm/programs" \
+            "$RNIC_TOP/scripts/lib/driver.sh"
+    } | hash_text)
+    product "guest-programs-$RNIC_GUEST_SUITE" "$key" \
+        "building the tests' guest programs" programs_make
+    RNIC_GUEST_PROGRAMS=$PRODUCT
+    export RNIC_GUEST_PROGRAMS
+}

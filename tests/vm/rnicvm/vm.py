@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One virtual machine."""
+
+import atexit
+import itertools
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from typing import NamedTuple
+
+from .accel import accel_arguments, kernel_arguments
+from .agent import Agent, Result
+from .errors import VmDied, VmError
+from .image import Image, cache_dir
+from .qmp import Qmp
+
+BOOT_LIMIT = 240
+
+# What the kernel says about any module that is not its own
+TAINT_LINES = (r'^rnic: loading out-of-tree module taints kernel',
+               r'^rnic: module verification failed: signature and/or required '
+               r'key missing - tainting kernel')
+
+_running = weakref.WeakSet()
+
+
+@atexit.register
+def _kill_all():
+    for vm in list(_running):
+        vm.kill()
+
+
+class Kmsg(NamedTuple):
+    """One line of the kernel log; level 0 to 7 as in <linux/kern_levels.h>."""
+    level: int
+    time: float
+    text: str
+
+
+class Vm:
+    """A VM with our guest image, and with whatever device it is given.
+
+    name         names it in messages and in its run folder
+    kernel, kernel_build
+                 as scripts/guest-image takes them; or image, an Image
+    device       what follows `-device`, or a list of several; '{run}' in it
+                 is replaced by the run folder, and also in qemu_args
+    load         how QEMU gets the device: None, ('plugin', FILE) or
+                 ('preload', FILE)
+    addr         address with prefix length for the rnic's net device, or a
+                 list of several, IPv4 and IPv6
+    params       module parameters of rnic, a dict
+    driver       False: leave rnic.ko unloaded
+    append       more kernel parameters, a list
+    qemu         QEMU's binary; qemu_args: more arguments for it, a list
+    wrapper      what runs QEMU, a list, such as ['ip', 'netns', 'exec', 'x']
+    console      'file', or 'terminal' for a person: QEMU's serial port and
+                 monitor on this terminal, a shell there and no agent
+    run_root     where the run folder is made (RNIC_RUN_DIR, else in the cache)
+    keep         True: keep the run folder also after success
+    """
+
+    def __init__(self, name='vm', *, kernel='6.12', kernel_build=None,
+                 image=None, device=(), load=None, addr=(), params=None,
+                 driver=True, append=(), memory='512M', cpus=1, machine='q35',
+                 qemu='qemu-system-x86_64', qemu_args=(), wrapper=(),
+                 console='file', run_root=None, keep=False):
+        self.name = name
+        self.image = image or Image.prepare(kernel, kernel_build)
+        self.process = None
+        self.boot_seconds = None
+        self.keep = keep
+        self.agent = None
+        self._qmp = None
+        self._console = console
+        root = run_root or os.environ.get('RNIC_RUN_DIR') or \
+            cache_dir() / 'runs'
+        os.makedirs(root, exist_ok=True)
+        self.run_dir = tempfile.mkdtemp(
+            prefix=time.strftime(f'%m%d-%H%M%S-{name}-'), dir=root)
+        self.argv, self._env = self._arguments(
+            device, load, addr, params or {}, driver, append, memory, cpus,
+            machine, qemu, qemu_args, wrapper)
+
+    # -- starting ---------------------------------------------------------
+
+    def _arguments(self, device, load, addr, params, driver, append, memory,
+                   cpus, machine, qemu, qemu_args, wrapper):
+        accel = accel_arguments(self.image, qemu)
+        kernel = ['console=ttyS0', 'quiet', 'loglevel=5', 'panic=-1',
+                  'log_buf_len=1M', *kernel_arguments(accel),
+                  f'vm.hostname={self.name}']
+        addr = [addr] if isinstance(addr, str) else list(addr)
+        if addr:
+            kernel.append('vm.addr=' + ','.join(addr))
+        if not driver:
+            kernel.append('vm.load=0')
+        if self._console == 'terminal':
+            kernel.append('vm.shell=1')
+        kernel += [f'rnic.{k}={v}' for k, v in params.items()]
+        kernel += append
+
+        argv = [*wrapper, qemu, '-name', self.name, *accel,
+                '-machine', machine, '-m', str(memory), '-smp', str(cpus),
+                '-nodefaults', '-no-user-config', '-display', 'none',
+                '-no-reboot', '-kernel', self.image.vmlinux,
+                '-initrd', self.image.initrd, '-append', ' '.join(kernel)]
+        if self._console == 'terminal':
+            argv += ['-serial', 'mon:stdio']
+        else:
+            argv += ['-serial', f'file:{self.console_log}']
+        env = dict(os.environ)
+        if load:
+            kind, path = load
+            if kind == 'plugin':
+                argv += ['-plugin', str(path)]
+            elif kind == 'preload':
+                env['LD_PRELOAD'] = str(path)
+            else:
+                raise ValueError(f'load: {kind!r} is not plugin or preload')
+        for one in [device] if isinstance(device, str) else device:
+            argv += ['-device', one.replace('{run}', self.run_dir)]
+        argv += [str(a).replace('{run}', self.run_dir) for a in qemu_args]
+        return argv, env
+
+    def start(self):
+        """Start QEMU; wait_ready() waits for the guest."""
+        argv, fds = list(self.argv), []
+        if self._console != 'terminal':
+            # Sockets made here: no names, no limit on their length, and the
+            # guest powers off when this process goes away
+            agent, agent_qemu = socket.socketpair()
+            qmp, qmp_qemu = socket.socketpair()
+            fds = [agent_qemu, qmp_qemu]
+            argv += ['-chardev', f'socket,id=agent,fd={agent_qemu.fileno()}',
+                     '-device', 'virtio-serial-pci,id=vser',
+                     '-device',
+                     'virtserialport,chardev=agent,name=rnic.agent',
+                     '-chardev', f'socket,id=qmp,fd={qmp_qemu.fileno()}',
+                     '-mon', 'chardev=qmp,mode=control']
+        with open(f'{self.run_dir}/command', 'w', encoding='utf-8') as f:
+            f.write(' '.join(f"'{a}'" if re.search(r'[^\w./=,:@%+-]', a) else a
+                             for a in argv) + '\n')
+        self._started = time.monotonic()
+        if self._console == 'terminal':
+            self.process = subprocess.Popen(argv, env=self._env)
+            _running.add(self)
+            return self
+        with open(self.qemu_log, 'wb') as log:
+            self.process = subprocess.Popen(
+                argv, env=self._env, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True,
+                pass_fds=[s.fileno() for s in fds])
+        _running.add(self)
+        for s in fds:
+            s.close()
+        self.agent = Agent(agent, self.name)
+        self._qmp = Qmp(qmp, self.name)
+        return self
+
+    def wait_ready(self, timeout=BOOT_LIMIT):
+        """Wait until the guest has loaded the driver and takes commands."""
+        try:
+            self._qmp.connect(timeout)
+            self.agent.wait_ready(timeout)
+        except (VmError, TimeoutError) as e:
+            raise VmError(f'{e}\n{self.diagnosis()}') from None
+        self.boot_seconds = time.monotonic() - self._started
+        return self
+
+    def __enter__(self):
+        try:
+            self.start()
+            if self._console != 'terminal':
+                self.wait_ready()
+        except BaseException:
+            self.close(failed=True)
+            raise
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        self.close(failed=kind is not None)
+
+    # -- using it ---------------------------------------------------------
+
+    def run(self, command, timeout=60, check=False, stdin=b'', on_output=None):
+        """Run a shell command and return a Result (rc, output)."""
+        return self.spawn(command, stdin, on_output).wait(timeout, check)
+
+    def spawn(self, command, stdin=b'', on_output=None):
+        """Start a shell command and return a Command at once.
+
+        stdin=None leaves its standard input open for Command.write().
+        """
+        return self.agent.start(command, stdin, on_output)
+
+    def push(self, source, path, mode=0o644):
+        """Write a file in the guest: source is bytes or a host file's name."""
+        if not isinstance(source, bytes):
+            with open(source, 'rb') as f:
+                source = f.read()
+        self.run(f"cat >'{path}' && chmod {mode:o} '{path}'", 120, True,
+                 source)
+
+    def pull(self, path):
+        """The bytes of a file in the guest."""
+        command = self.spawn(f"cat '{path}'")
+        command.wait(120, check=True)
+        return command.output_bytes
+
+    def qmp(self, command, timeout=60, **arguments):
+        """A QMP command; '_' in argument names stands for '-'."""
+        return self._qmp.command(
+            command, {k.replace('_', '-'): v for k, v in arguments.items()},
+            timeout)
+
+    def qmp_event(self, name, timeout=60):
+        """Wait for a QMP event and take it."""
+        return self._qmp.wait_event(name, timeout)
+
+    def hmp(self, line):
+        """A line for the human monitor; its text."""
+        return self._qmp.command('human-monitor-command',
+                                 {'command-line': line})
+
+    def kmsg(self):
+        """The kernel log since just before the driver was loaded."""
+        lines = []
+        for line in self.run('dmesg -r', 60, True).output.splitlines():
+            m = re.match(r'<(\d+)>\[\s*([\d.]+)\] ?(.*)', line)
+            if m:
+                lines.append(Kmsg(int(m[1]) & 7, float(m[2]), m[3]))
+            elif lines:
+                last = lines[-1]
+                lines[-1] = last._replace(text=f'{last.text}\n{line}')
+        marks = [i for i, k in enumerate(lines)
+                 if k.text == 'vm: loading the driver']
+        return lines[marks[0] + 1:] if marks else lines
+
+    def kmsg_problems(self, allow=()):
+        """Lines of kmsg() that should not be there.
+
+        Those are all warnings and worse, and all lines that name rnic, except
+        the two about an out-of-tree module and what matches one of the
+        regular expressions in `allow`.
+        """
+        allowed = [re.compile(p) for p in (*TAINT_LINES, *allow)]
+        return [k for k in self.kmsg()
+                if (k.level <= 4 or 'rnic' in k.text)
+                and not any(p.search(k.text) for p in allowed)]
+
+    # -- what it left -----------------------------------------------------
+
+    @property
+    def console_log(self):
+        return f'{self.run_dir}/console.log'
+
+    @property
+    def qemu_log(self):
+        return f'{self.run_dir}/qemu.log'
+
+    def console(self):
+        """What the guest wrote on its serial console."""
+        try:
+            with open(self.console_log, encoding='utf-8',
+                      errors='replace') as f:
+                return f.read()
+        except FileNotFoundError:
+            return ''
+
+    def qemu_output(self):
+        """What QEMU wrote on its standard output and standard error."""
+        try:
+            with open(self.qemu_log, encoding='utf-8', errors='replace') as f:
+                return f.read()
+        except FileNotFoundError:
+            return ''
+
+    def diagnosis(self):
+        """Text for a person: how QEMU ended, and the tails of the logs."""
+        text = []
+        if self.process:
+            try:
+                text.append(f'QEMU ended with {self.process.wait(1)}')
+            except subprocess.TimeoutExpired:
+                text.append('QEMU is running')
+        for what, log in (('QEMU', self.qemu_output()),
+                          ('console', self.console())):
+            lines = log.splitlines()[-20:]
+            if lines:
+                text += [f'{what}:', *(f'    {line}' for line in lines)]
+        text.append(f'run folder: {self.run_dir}')
+        return '\n'.join(text)
+
+    # -- ending -----------------------------------------------------------
+
+    @property
+    def alive(self):
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self, timeout=30):
+        """Unload nothing, flush nothing: end QEMU by its own quit command.
+
+        Returns QEMU's exit status, so that a caller can see a QEMU that
+        crashed, or that a sanitizer ended.
+        """
+        if self.alive and self._qmp:
+            try:
+                self._qmp.command('quit', timeout=timeout)
+            except VmError:
+                pass
+            try:
+                self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                pass
+        self.kill()
+        return self.process.returncode if self.process else None
+
+    def power_off(self, timeout=60):
+        """Let the guest power itself off; returns QEMU's exit status."""
+        try:
+            self.spawn('poweroff -f')
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise VmError(f'{self.name}: still runs {timeout} s after '
+                          f'poweroff\n{self.diagnosis()}') from None
+        finally:
+            self.kill()
+
+    def kill(self):
+        """End QEMU at once and close its sockets."""
+        if self.alive:
+            self.process.kill()
+        if self.process:
+            self.process.wait()
+        for end in (self.agent, self._qmp):
+            if end:
+                end.close()
+        self.agent = self._qmp = None
+        _running.discard(self)
+
+    def close(self, failed=False):
+        """Stop it; remove the run folder unless it is wanted."""
+        self.stop()
+        if failed:
+            print(f'{self.name}: see {self.run_dir} (console.log, qemu.log, '
+                  'command)', file=sys.stderr)
+        elif not self.keep:
+            shutil.rmtree(self.run_dir, ignore_errors=True)
+
+
+def start_all(vms, timeout=BOOT_LIMIT):
+    """Start several VMs at once and wait for all of them."""
+    for vm in vms:
+        vm.start()
+    for vm in vms:
+        vm.wait_ready(timeout)
+    return vms
