@@ -34,6 +34,29 @@
 #include "exec/memory.h"
 #endif
 
+/* 10.2 can call MMIO handlers without the big lock */
+#if RNIC_QEMU_AT_LEAST(10, 2)
+#define rnic_memory_region_lockless(mr) memory_region_enable_lockless_io(mr)
+#else
+#define rnic_memory_region_lockless(mr) do { } while (0)
+#endif
+
+/* 10.0 lets a debugger write to more kinds of memory */
+#if RNIC_QEMU_AT_LEAST(10, 0)
+#define rnic_memory_access_is_direct(mr, is_write, attrs) \
+    memory_access_is_direct(mr, is_write, attrs)
+#else
+#define rnic_memory_access_is_direct(mr, is_write, attrs) \
+    memory_access_is_direct(mr, is_write)
+#endif
+
+/* 9.0 takes KVM's ioeventfds for granted */
+#if RNIC_QEMU_AT_LEAST(9, 0)
+#define rnic_ioeventfd_possible() kvm_enabled()
+#else
+#define rnic_ioeventfd_possible() kvm_eventfds_enabled()
+#endif
+
 /* 8.1 dropped the argument is_external */
 #if RNIC_QEMU_AT_LEAST(8, 1)
 #define rnic_aio_set_fd_handler(ctx, fd, read, opaque) \

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Guest memory for the core: RAM that the device's own address space shows
+ *
+ * address_space_map() would hand out QEMU's bounce buffer for anything that is
+ * not RAM, and access other devices at unmap, which may take the BQL; so the
+ * translation is made here, and only RAM is mapped.
+ */
+#include "qemu/osdep.h"
+#include "qemu/rcu.h"
+#include "rnic-pci.h"
+#include "hw/pci/pci.h"
+#include "trace.h"
+
+static bool is_write(enum rnic_dma_dir dir)
+{
+    return dir != RNIC_DMA_FROM_GUEST;
+}
+
+void *rnic_dma_map(void *opaque, uint64_t addr, uint64_t *len,
+                   enum rnic_dma_dir dir)
+{
+    RnicState *s = opaque;
+    PCIDevice *pdev = PCI_DEVICE(s);
+    MemTxAttrs attrs = {
+        .requester_id = pci_requester_id(pdev),
+        .memory = 1,
+    };
+    hwaddr xlat, mapped = *len;
+    MemoryRegion *mr;
+
+    RCU_READ_LOCK_GUARD();
+
+    mr = address_space_translate(pci_get_address_space(pdev), addr, &xlat,
+                                 &mapped, is_write(dir), attrs);
+    if (!rnic_memory_access_is_direct(mr, is_write(dir), attrs)) {
+        trace_rnic_dma_refused(s->name, addr, is_write(dir));
+        return NULL;
+    }
+    /* Dropped by address_space_unmap() */
+    memory_region_ref(mr);
+    *len = mapped;
+    return (uint8_t *)memory_region_get_ram_ptr(mr) + xlat;
+}
+
+/* Ends with dirty tracking and, under TCG, invalidation of translated code */
+void rnic_dma_unmap(void *opaque, void *ptr, uint64_t len,
+                    enum rnic_dma_dir dir, uint64_t used)
+{
+    RnicState *s = opaque;
+
+    address_space_unmap(pci_get_address_space(PCI_DEVICE(s)), ptr, len,
+                        is_write(dir) && used > 0, used);
+}

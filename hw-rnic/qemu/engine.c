@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The engine: an IOThread that watches the core's one descriptor, and under
+ * KVM the doorbell pages' ioeventfds
+ */
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "block/aio.h"
+#include "block/aio-wait.h"
+#include "rnic-pci.h"
+#include "trace.h"
+
+/* Engine thread. The descriptor stays readable while work is left. */
+static void core_ready(void *opaque)
+{
+    RnicState *s = opaque;
+
+    rnic_device_run(s->core);
+}
+
+/* Engine thread */
+static void page_kicked(void *opaque)
+{
+    RnicDoorbellPage *page = opaque;
+    unsigned number = page - page->s->pages;
+
+    if (event_notifier_test_and_clear(&page->notifier)) {
+        trace_rnic_db_eventfd(page->s->name, number);
+        rnic_device_doorbell(page->s->core,
+                             number * RNIC_DB_PAGE_SIZE + RNIC_DB_KICK, 4);
+    }
+}
+
+static void watch(RnicState *s, bool on)
+{
+    rnic_aio_set_fd_handler(s->ctx, rnic_device_fd(s->core),
+                            on ? core_ready : NULL, on ? s : NULL);
+    for (unsigned i = 0; s->pages && i < RNIC_IOEVENTFDS; i++) {
+        RnicDoorbellPage *page = &s->pages[i];
+
+        rnic_aio_set_fd_handler(s->ctx, event_notifier_get_fd(&page->notifier),
+                                on ? page_kicked : NULL, on ? page : NULL);
+    }
+}
+
+/* The functions below run as bottom halves in the engine's thread */
+
+static void engine_quiesce(void *opaque)
+{
+    RnicState *s = opaque;
+
+    trace_rnic_engine(s->name, "quiesce");
+    rnic_device_quiesce(s->core);
+}
+
+static void engine_resume(void *opaque)
+{
+    RnicState *s = opaque;
+
+    trace_rnic_engine(s->name, "resume");
+    rnic_device_resume(s->core);
+}
+
+static void engine_reset(void *opaque)
+{
+    RnicState *s = opaque;
+
+    trace_rnic_engine(s->name, "reset");
+    rnic_device_reset(s->core);
+}
+
+static void engine_stop(void *opaque)
+{
+    RnicState *s = opaque;
+
+    trace_rnic_engine(s->name, "stop");
+    watch(s, false);
+    /* Closes the sockets now; finalization may be some time off */
+    rnic_device_reset(s->core);
+}
+
+static void vm_state_changed(void *opaque, bool running, RunState state)
+{
+    RnicState *s = opaque;
+
+    if (s->quiesced == !running) {
+        return;
+    }
+    s->quiesced = !running;
+    rnic_aio_wait_bh_oneshot(s->ctx, running ? engine_resume : engine_quiesce,
+                             s);
+}
+
+bool rnic_engine_start(RnicState *s, Error **errp)
+{
+    DeviceState *dev = DEVICE(s);
+
+    if (s->iothread) {
+        s->engine = s->iothread;
+        object_ref(OBJECT(s->engine));
+    } else {
+        g_autofree char *id = g_strdup_printf("rnic-%s", s->name);
+
+        s->engine = iothread_create(id, errp);
+        if (!s->engine) {
+            return false;
+        }
+        s->own_engine = true;
+    }
+    s->ctx = iothread_get_aio_context(s->engine);
+
+    /* Nothing runs the engine yet, so this is the place of its thread */
+    s->quiesced = !runstate_is_running();
+    if (s->quiesced) {
+        rnic_device_quiesce(s->core);
+    }
+    s->vm_state = qdev_add_vm_change_state_handler(dev, vm_state_changed, s);
+    watch(s, true);
+    return true;
+}
+
+void rnic_engine_stop(RnicState *s)
+{
+    qemu_del_vm_change_state_handler(s->vm_state);
+    rnic_aio_wait_bh_oneshot(s->ctx, engine_stop, s);
+    if (s->own_engine) {
+        iothread_destroy(s->engine);
+    } else {
+        object_unref(OBJECT(s->engine));
+    }
+    s->engine = NULL;
+    s->ctx = NULL;
+}
+
+void rnic_engine_reset(RnicState *s)
+{
+    rnic_aio_wait_bh_oneshot(s->ctx, engine_reset, s);
+}
