@@ -32,11 +32,24 @@ rnic_ko_build() {
     mirror_sources "$RNIC_TOP/include" "$work/include"
     mirror_sources "$RNIC_TOP/guest-driver/kernel" "$work/guest-driver/kernel"
     # By its real name: a link would change __FILE__ and the symvers' path
-    make -C "$(realpath "$RNIC_KERNEL_HEADERS")" -j2 \
+    nice -n 5 make -C "$(realpath "$RNIC_KERNEL_HEADERS")" -j2 \
         M="$work/guest-driver/kernel" modules
     # With debug information for decoding an oops, and without for the guest
     cp "$work/guest-driver/kernel/rnic.ko" "$dir/rnic.ko.debug"
     strip --strip-debug -o "$dir/rnic.ko" "$dir/rnic.ko.debug"
+}
+
+# rnic_ko_check: (in a step) compile it anew for the kernel that
+# kernel_prepare* chose; any warning is a failure
+rnic_ko_check() {
+    local work=$RNIC_CACHE/build/check-$(basename "$RNIC_KERNEL_DIR")
+    rm -rf "$work"
+    mirror_sources "$RNIC_TOP/include" "$work/include"
+    mirror_sources "$RNIC_TOP/guest-driver/kernel" "$work/guest-driver/kernel"
+    make -C "$(realpath "$RNIC_KERNEL_HEADERS")" -j2 KCFLAGS=-Werror \
+        M="$work/guest-driver/kernel" modules 2>&1 | tee "$work/log"
+    # modpost only warns of what it finds
+    ! grep 'WARNING: modpost' "$work/log"
 }
 
 # rnic_ko: rnic.ko for the kernel that kernel_prepare* chose; exports RNIC_KO

@@ -58,10 +58,12 @@ initrd_build() {
 guest_image() {
     local layer_key modules_layer
     RNIC_KO='' RNIC_PROVIDER_DIR='' RNIC_GUEST_PROGRAMS=''
+    need_packages qemu-system-x86 qemu-system-data seabios ipxe-qemu
     rootfs_prepare
-    [ ! -d "$RNIC_TOP/guest-driver/kernel" ] || rnic_ko
+    [ ! -f "$RNIC_TOP/guest-driver/kernel/Kbuild" ] || rnic_ko
     [ ! -x "$RNIC_TOP/guest-driver/provider/build.sh" ] || provider_build
-    [ ! -d "$RNIC_TOP/tests/vm/programs" ] || guest_programs
+    [ -z "$(find "$RNIC_TOP/tests/vm" -path '*/programs/*.c')" ] ||
+        guest_programs
 
     layer_key=$(basename "$RNIC_KERNEL_DIR" | hash_text)
     product "modules-$RNIC_KERNEL_RELEASE" "$layer_key" \

@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 from .image import cache_dir
@@ -41,6 +42,8 @@ def kvm_works(image, qemu='qemu-system-x86_64'):
         return answer.read_text(encoding='ascii').strip() == 'works'
     except OSError:
         pass
+    print(f'trying KVM with a short boot, at most {PROOF_LIMIT} s',
+          file=sys.stderr)
     try:
         done = subprocess.run(
             [qemu, *KVM, '-machine', 'q35', '-m', '768M', '-nodefaults',

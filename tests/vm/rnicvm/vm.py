@@ -15,8 +15,8 @@ import weakref
 from typing import NamedTuple
 
 from .accel import accel_arguments, kernel_arguments
-from .agent import Agent, Result
-from .errors import VmDied, VmError
+from .agent import Agent
+from .errors import VmError
 from .image import Image, cache_dir
 from .qmp import Qmp
 
@@ -66,6 +66,10 @@ class Vm:
     keep         True: keep the run folder also after success
     """
 
+    # Set by a test runner when a test has failed: from then on every VM leaves
+    # its run folder
+    keep_all = False
+
     def __init__(self, name='vm', *, kernel='6.12', kernel_build=None,
                  image=None, device=(), load=None, addr=(), params=None,
                  driver=True, append=(), memory='512M', cpus=1, machine='q35',
@@ -84,7 +88,7 @@ class Vm:
         os.makedirs(root, exist_ok=True)
         self.run_dir = tempfile.mkdtemp(
             prefix=time.strftime(f'%m%d-%H%M%S-{name}-'), dir=root)
-        self.argv, self._env = self._arguments(
+        self.argv = self._arguments(
             device, load, addr, params or {}, driver, append, memory, cpus,
             machine, qemu, qemu_args, wrapper)
 
@@ -106,7 +110,13 @@ class Vm:
         kernel += [f'rnic.{k}={v}' for k, v in params.items()]
         kernel += append
 
-        argv = [*wrapper, qemu, '-name', self.name, *accel,
+        argv = list(wrapper)
+        if load and load[0] not in ('plugin', 'preload'):
+            raise ValueError(f'load: {load[0]!r} is not plugin or preload')
+        if load and load[0] == 'preload':
+            # for QEMU alone: what the wrapper runs could not resolve it
+            argv += ['env', f'LD_PRELOAD={load[1]}']
+        argv += [qemu, '-name', self.name, *accel,
                 '-machine', machine, '-m', str(memory), '-smp', str(cpus),
                 '-nodefaults', '-no-user-config', '-display', 'none',
                 '-no-reboot', '-kernel', self.image.vmlinux,
@@ -115,19 +125,12 @@ class Vm:
             argv += ['-serial', 'mon:stdio']
         else:
             argv += ['-serial', f'file:{self.console_log}']
-        env = dict(os.environ)
-        if load:
-            kind, path = load
-            if kind == 'plugin':
-                argv += ['-plugin', str(path)]
-            elif kind == 'preload':
-                env['LD_PRELOAD'] = str(path)
-            else:
-                raise ValueError(f'load: {kind!r} is not plugin or preload')
+        if load and load[0] == 'plugin':
+            argv += ['-plugin', str(load[1])]
         for one in [device] if isinstance(device, str) else device:
             argv += ['-device', one.replace('{run}', self.run_dir)]
         argv += [str(a).replace('{run}', self.run_dir) for a in qemu_args]
-        return argv, env
+        return argv
 
     def start(self):
         """Start QEMU; wait_ready() waits for the guest."""
@@ -149,12 +152,12 @@ class Vm:
                              for a in argv) + '\n')
         self._started = time.monotonic()
         if self._console == 'terminal':
-            self.process = subprocess.Popen(argv, env=self._env)
+            self.process = subprocess.Popen(argv)
             _running.add(self)
             return self
         with open(self.qemu_log, 'wb') as log:
             self.process = subprocess.Popen(
-                argv, env=self._env, stdin=subprocess.DEVNULL, stdout=log,
+                argv, stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, start_new_session=True,
                 pass_fds=[s.fileno() for s in fds])
         _running.add(self)
@@ -305,7 +308,7 @@ class Vm:
         return self.process is not None and self.process.poll() is None
 
     def stop(self, timeout=30):
-        """Unload nothing, flush nothing: end QEMU by its own quit command.
+        """End QEMU by its own quit command, whatever the guest is doing.
 
         Returns QEMU's exit status, so that a caller can see a QEMU that
         crashed, or that a sanitizer ended.
@@ -348,7 +351,7 @@ class Vm:
     def close(self, failed=False):
         """Stop it; remove the run folder unless it is wanted."""
         self.stop()
-        if failed:
+        if failed or Vm.keep_all:
             print(f'{self.name}: see {self.run_dir} (console.log, qemu.log, '
                   'command)', file=sys.stderr)
         elif not self.keep:

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The harness itself, with guests that have no rnic."""
+
+import os
+import signal
+import sys
+import time
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from rnicvm import (CommandFailed, Image, Vm, VmDied, VmError,  # noqa: E402
+                    start_all)
+
+
+class Guest(unittest.TestCase):
+    """What must hold in a guest of each kernel."""
+
+    kernel = '6.12'
+
+    @classmethod
+    def setUpClass(cls):
+        cls.vm = Vm(f'harness-{cls.kernel}', kernel=cls.kernel, device='edu',
+                    driver=False, cpus=1)
+        cls.addClassCleanup(cls.close)
+        cls.vm.start().wait_ready()
+        print(f'{cls.kernel}: ready after {cls.vm.boot_seconds:.1f} s')
+
+    @classmethod
+    def close(cls):
+        if cls.vm:
+            cls.vm.close()
+
+    def assert_ends(self, text):
+        """No process has that in its command line, at the latest soon."""
+        for _ in range(20):
+            processes = self.vm.run('ps', check=True).output
+            self.assertIn('/usr/lib/rnic/agent', processes)
+            if text not in processes:
+                return
+            time.sleep(0.2)
+        self.fail(f'{text} still runs')
+
+    def test_release_is_the_one_asked_for(self):
+        release = self.vm.run('uname -r', check=True).output.strip()
+        self.assertEqual(release, self.vm.image.release)
+        self.assertTrue(release.startswith(self.kernel + '.'), release)
+
+    def test_status_and_both_streams_come_back(self):
+        result = self.vm.run('echo out; echo err >&2; exit 3')
+        self.assertEqual(result.rc, 3)
+        self.assertEqual(sorted(result.output.split()), ['err', 'out'])
+
+    def test_status_of_a_signal_is_the_shells(self):
+        self.assertEqual(self.vm.run('kill -9 $$').rc, 128 + 9)
+
+    def test_failed_command_with_check_raises_and_shows_its_output(self):
+        with self.assertRaisesRegex(CommandFailed, 'no such thing') as caught:
+            self.vm.run('echo no such thing; exit 2', check=True)
+        self.assertEqual(caught.exception.result.rc, 2)
+
+    def test_all_byte_values_pass_both_ways(self):
+        data = bytes(range(256)) * 4096
+        self.vm.push(data, '/tmp/bytes', mode=0o600)
+        self.assertEqual(self.vm.pull('/tmp/bytes'), data)
+        mode = self.vm.run('stat -c %a /tmp/bytes', check=True).output
+        self.assertEqual(mode.strip(), '600')
+
+    def test_commands_run_side_by_side(self):
+        waiting = self.vm.spawn('echo started; cat; echo ended', stdin=None)
+        waiting.wait_output('started')
+        self.assertEqual(self.vm.run('echo meanwhile').output, 'meanwhile\n')
+        self.assertTrue(waiting.running)
+        waiting.write(b'text\n')
+        waiting.wait_output('text')
+        waiting.close_input()
+        self.assertEqual(waiting.wait().output, 'started\ntext\nended\n')
+
+    def test_kill_reaches_what_a_command_started(self):
+        command = self.vm.spawn('sleep 4321 & echo up; wait')
+        command.wait_output('up')
+        command.kill(signal.SIGKILL)
+        self.assertEqual(command.wait().rc, 128 + 9)
+        self.assert_ends('sleep 4321')
+
+    def test_command_over_its_limit_raises_and_is_gone(self):
+        with self.assertRaisesRegex(VmError, 'before the end'):
+            self.vm.run('echo before the end; exec sleep 5432', timeout=2)
+        self.assert_ends('sleep 5432')
+
+    def test_output_that_never_comes_raises_with_the_status(self):
+        with self.assertRaisesRegex(CommandFailed, 'status 7'):
+            self.vm.spawn('echo else; exit 7').wait_output('this')
+
+    def test_locked_memory_is_unlimited(self):
+        self.assertEqual(self.vm.run('ulimit -l').output.strip(), 'unlimited')
+
+    def test_rdma_core_is_there(self):
+        for path in ('/dev/infiniband/rdma_cm', '/root/tests/run_tests.py'):
+            self.vm.run(f'test -e {path}', check=True)
+        self.vm.run('ibv_devices', check=True)
+        for program in ('rping', 'ib_write_bw', 'ib_send_lat', 'rdma', 'nft'):
+            self.vm.run(f'command -v {program}', check=True)
+        self.vm.run('python3 -c "import pyverbs.device, unittest"', check=True)
+
+    def test_modules_for_upper_layers_load(self):
+        self.vm.run('modprobe -a nvmet-rdma nvme-rdma null_blk rpcrdma '
+                    'nft_reject_inet', check=True)
+
+    def test_kernel_log_since_the_driver_is_clean_and_seen(self):
+        self.assertEqual(self.vm.kmsg_problems(), [])
+        self.vm.run('echo "<4>one warning" >/dev/kmsg; '
+                    'echo "<6>rnic: one remark" >/dev/kmsg', check=True)
+        texts = [k.text for k in self.vm.kmsg_problems()]
+        self.assertEqual(texts, ['one warning', 'rnic: one remark'])
+        self.assertEqual(self.vm.kmsg_problems(allow=('^one ', '^rnic: ')), [])
+        self.vm.run('dmesg -c >/dev/null')
+
+    def test_qmp_and_monitor(self):
+        self.assertEqual(self.vm.qmp('query-status')['status'], 'running')
+        self.assertIn('edu', self.vm.hmp('info qtree'))
+        with self.assertRaisesRegex(VmError, 'no-such-command'):
+            self.vm.qmp('no-such-command')
+        self.vm.qmp('stop')
+        self.vm.qmp_event('STOP')
+        self.vm.qmp('cont')
+        self.assertEqual(self.vm.run('echo on').output, 'on\n')
+
+
+class OldGuest(Guest):
+    """The same on the older kernel."""
+
+    kernel = '6.1'
+
+
+class Lifetime(unittest.TestCase):
+    """How VMs start and end."""
+
+    def test_two_at_a_time_and_clean_ends(self):
+        vms = [Vm(name, driver=False) for name in ('one', 'two')]
+        try:
+            start_all(vms)
+            names = [vm.run('hostname').output.strip() for vm in vms]
+            self.assertEqual(names, ['one', 'two'])
+            self.assertEqual(vms[0].stop(), 0)
+            self.assertEqual(vms[1].power_off(), 0)
+        finally:
+            for vm in vms:
+                vm.close()
+        self.assertFalse(any(os.path.exists(vm.run_dir) for vm in vms))
+
+    def test_panic_is_noticed_at_once(self):
+        vm = Vm('panic', driver=False)
+        try:
+            vm.start().wait_ready()
+            with self.assertRaises(VmDied):
+                vm.run('echo c >/proc/sysrq-trigger', timeout=60)
+            self.assertIn('sysrq triggered crash', vm.console())
+        finally:
+            vm.close()
+
+    def test_bad_device_is_reported_in_qemus_words(self):
+        vm = Vm('bad', device='edu,nonsense=1', driver=False)
+        try:
+            with self.assertRaisesRegex(VmError, 'nonsense'):
+                vm.start().wait_ready()
+        finally:
+            vm.close()
+
+    def test_image_is_prepared_once(self):
+        self.assertIs(Image.prepare(), Image.prepare())
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)
