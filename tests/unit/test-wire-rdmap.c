@@ -514,9 +514,13 @@ static void test_longest_write_is_a_segment(void)
 static void test_octets_behind_the_ulpdu_are_not_its_own(void)
 {
     struct rnic_rdmap_seg seg;
-    uint8_t *buf = ulpdu_new(0x41, 0x43, 0, 40);
+    uint8_t *buf = ulpdu_new(0x42, 0x43, 0, 40);
 
-    /* 17 octets are no untagged header, whatever follows them. */
+    /*
+     * 17 octets are no untagged header, whatever follows them: the verdict
+     * is the same as when nothing does, although DV is wrong as well.
+     */
+    g_assert_cmpint(decode(buf, 17, false, &seg), ==, RNIC_WIRE_MPA_LENGTH);
     g_assert_cmpint(rnic_rdmap_seg_decode(buf, 40, 17, false, &seg), ==,
                     RNIC_WIRE_MPA_LENGTH);
     g_free(buf);
