@@ -8,7 +8,9 @@
 #ifndef RNIC_DEVICE_H
 #define RNIC_DEVICE_H
 
+#include <inttypes.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <sys/uio.h>
 #include "rnic.h"
 #include "rnic/admin.h"
@@ -22,6 +24,10 @@ struct rnic_addrs;
 struct rnic_capture;
 struct rnic_mr_table;
 struct rnic_qp;
+
+/* The object of @type whose @member @ptr points to */
+#define rnic_owner(ptr, type, member) \
+    ((type *)((char *)(ptr) - offsetof(type, member)))
 
 /* ---- Event loop ---- */
 
@@ -69,8 +75,9 @@ bool rnic_dma_write(struct rnic_device *dev, uint64_t addr, const void *from,
 /* One aligned 32-bit word, loaded with acquire or stored with release order */
 bool rnic_dma_load32(struct rnic_device *dev, uint64_t addr, uint32_t *value);
 bool rnic_dma_store32(struct rnic_device *dev, uint64_t addr, uint32_t value);
-/* Exchanges an aligned 64-bit word with zero, sequentially consistent */
-bool rnic_dma_take64(struct rnic_device *dev, uint64_t addr, uint64_t *value);
+/* Whether [addr, addr + len) is RAM for this direction; touches nothing */
+bool rnic_dma_probe(struct rnic_device *dev, uint64_t addr, uint64_t len,
+                    enum rnic_dma_dir dir);
 
 /*
  * A guest buffer that a rnic_buf_desc named: its page list, read once. Private
@@ -82,7 +89,14 @@ struct rnic_buf {
     unsigned page_shift;        /* 63 for a contiguous buffer */
     uint64_t num_pages;
     uint64_t *pages;            /* owned */
+    struct rnic_device *dev;
 };
+
+/* A ring and its doorbell record are never larger than this */
+#define RNIC_MAX_RING_SIZE  (1ull << 28)
+/* Page list entries that all buffers and regions of a device hold together:
+ * bounds the host memory that a guest can ask for */
+#define RNIC_MAX_BUF_PAGES  (1ull << 25)
 
 /* Reads the page list; RNIC_ADMIN_OK, or why not. @max_len bounds it. */
 enum rnic_admin_status rnic_buf_init(struct rnic_device *dev,
@@ -90,6 +104,16 @@ enum rnic_admin_status rnic_buf_init(struct rnic_device *dev,
                                      const struct rnic_buf_desc *desc,
                                      uint64_t max_len);
 void rnic_buf_clear(struct rnic_buf *buf);
+/*
+ * rnic_buf_init() for a ring with @entries octets of entries at 0: also checks
+ * that the buffer and @dbrec_offset are 64-octet aligned, and that the entries
+ * and the doorbell record lie within it and apart.
+ */
+enum rnic_admin_status rnic_buf_init_ring(struct rnic_device *dev,
+                                          struct rnic_buf *buf,
+                                          const struct rnic_buf_desc *desc,
+                                          uint64_t entries,
+                                          uint64_t dbrec_offset);
 /* DMA address of octet @offset (< length); *@contig: octets from there on that
  * are contiguous in DMA space */
 uint64_t rnic_buf_addr(const struct rnic_buf *buf, uint64_t offset,
@@ -98,6 +122,13 @@ bool rnic_buf_read(struct rnic_device *dev, const struct rnic_buf *buf,
                    uint64_t offset, void *to, size_t len);
 bool rnic_buf_write(struct rnic_device *dev, const struct rnic_buf *buf,
                     uint64_t offset, const void *from, size_t len);
+/* Writes an entry that ends in its phase: its last 32-bit word is stored last,
+ * with release order. @offset and @len are multiples of 4. */
+bool rnic_buf_publish(struct rnic_device *dev, const struct rnic_buf *buf,
+                      uint64_t offset, const void *entry, size_t len);
+/* One aligned 32-bit word, loaded with acquire order */
+bool rnic_buf_load32(struct rnic_device *dev, const struct rnic_buf *buf,
+                     uint64_t offset, uint32_t *value);
 
 /* ---- The device ---- */
 
@@ -152,7 +183,9 @@ struct rnic_cq {
     unsigned refs;              /* QPs, once for send and once for receive */
     uint16_t mod_count, mod_period_us;
     uint32_t mod_pending;       /* CQEs held back by moderation */
+    uint32_t mod_arm;           /* arm word that they matched */
     struct rnic_timer mod_timer;
+    struct rnic_timer hold_timer; /* an event waits for room in the EQ */
     struct rnic_eq *eq;
     struct rnic_uctx *uctx;
     struct rnic_buf buf;
@@ -185,6 +218,9 @@ struct rnic_device {
     _Atomic uint64_t kicked[RNIC_DB_PAGES / 64];            /* [any] */
     /* Why the engine was woken: RNIC_WORK_* */
     _Atomic uint32_t work;                                  /* [any] */
+    /* Resets that the guest asked for, and that were done: STATUS.RESETTING
+     * while they differ */
+    _Atomic uint32_t resets_wanted, resets_done;            /* [any] */
 
     int epoll_fd;
     int event_fd;               /* kick from other threads */
@@ -198,11 +234,14 @@ struct rnic_device {
     struct rnic_srq *srqs[RNIC_MAX_SRQ];
     struct rnic_qp *qps[RNIC_MAX_QP];
     struct rnic_mr_table *mrs;
+    uint64_t buf_pages;         /* see RNIC_MAX_BUF_PAGES */
     struct rnic_addrs *addrs;   /* net/addr.h */
     struct rnic_cm *cm;         /* cm.h */
     struct rnic_capture *capture; /* net/capture.h; NULL: none */
 
     GQueue tx_ready;            /* struct rnic_qp with work to send */
+    GQueue draining;            /* private to net/stream.c */
+    struct rnic_qp_scratch *qp_scratch; /* private to the QP's files */
 
     struct rnic_loop *loop;     /* private to loop.c */
     struct rnic_admin *admin;   /* private to admin.c */
@@ -210,7 +249,7 @@ struct rnic_device {
 };
 
 /* rnic_device.work */
-#define RNIC_WORK_CTRL      (1u << 0)   /* CTRL was written */
+#define RNIC_WORK_CTRL      (1u << 0)   /* CTRL.ENABLE or RESET was written */
 #define RNIC_WORK_ADMIN     (1u << 1)   /* ASQ_DB was written */
 #define RNIC_WORK_DOORBELL  (1u << 2)   /* see kicked */
 
@@ -249,6 +288,21 @@ bool rnic_loop_init(struct rnic_device *dev, GError **error);
 void rnic_loop_fini(struct rnic_device *dev);
 /* [any] Sets bits of dev->work and wakes the engine once */
 void rnic_loop_wake(struct rnic_device *dev, uint32_t work);
+/* [any] Makes the descriptor readable */
+void rnic_loop_poke(struct rnic_device *dev);
+
+/* ---- regs.c ---- */
+/* The registers as after power on */
+void rnic_regs_reset(struct rnic_device *dev);
+static inline uint32_t rnic_reg_get(struct rnic_device *dev, unsigned offset)
+{
+    return atomic_load_explicit(&dev->regs[offset / 4], memory_order_acquire);
+}
+static inline void rnic_reg_set(struct rnic_device *dev, unsigned offset,
+                                uint32_t value)
+{
+    atomic_store_explicit(&dev->regs[offset / 4], value, memory_order_release);
+}
 
 /* ---- admin.c ---- */
 void rnic_admin_init(struct rnic_device *dev);
@@ -256,15 +310,23 @@ void rnic_admin_fini(struct rnic_device *dev);
 /* Takes over ring addresses and depth; false: fatal, reason in RNIC_REG_ERROR */
 bool rnic_admin_enable(struct rnic_device *dev);
 void rnic_admin_disable(struct rnic_device *dev);
-/* Runs commands up to ASQ_DB */
-void rnic_admin_run(struct rnic_device *dev);
-/* device.c: STATUS.FATAL */
+/* Runs commands up to ASQ_DB; true if it stopped early to let others work */
+bool rnic_admin_run(struct rnic_device *dev);
+/* In words; also used in traces of others */
+const char *rnic_admin_status_name(enum rnic_admin_status status);
+
+/* ---- device.c ---- */
+/* STATUS.FATAL; may be called deep in the data path, so nothing is freed */
 void rnic_device_fatal(struct rnic_device *dev, enum rnic_dev_error error);
+/* CTRL was written: enables, or resets */
+void rnic_device_ctrl(struct rnic_device *dev);
 
 /* ---- uctx.c: contexts and doorbells ---- */
 enum rnic_admin_status rnic_uctx_create(struct rnic_device *dev,
                                         const struct rnic_cmd_uctx *cmd);
 enum rnic_admin_status rnic_uctx_destroy(struct rnic_device *dev, uint32_t id);
+struct rnic_uctx *rnic_uctx_find(struct rnic_device *dev, uint32_t id);
+void rnic_uctx_reset_all(struct rnic_device *dev);
 /* Looks at the bitmaps of the kicked pages; calls rnic_qp_kick() */
 void rnic_uctx_run(struct rnic_device *dev);
 
@@ -272,6 +334,10 @@ void rnic_uctx_run(struct rnic_device *dev);
 enum rnic_admin_status rnic_eq_create(struct rnic_device *dev,
                                       const struct rnic_cmd_create_eq *cmd);
 enum rnic_admin_status rnic_eq_destroy(struct rnic_device *dev, uint32_t eqn);
+void rnic_eq_init(struct rnic_device *dev);
+void rnic_eq_fini(struct rnic_device *dev);
+/* Frees all EQs and the events that wait for room */
+void rnic_eq_reset_all(struct rnic_device *dev);
 /*
  * Writes an asynchronous event; the phase is set here. If the AEQ is full or
  * missing, keeps a copy of it and tries again later (a timer, and each admin
@@ -281,7 +347,16 @@ enum rnic_admin_status rnic_eq_destroy(struct rnic_device *dev, uint32_t eqn);
 void rnic_aeq_post(struct rnic_device *dev, const struct rnic_aeqe *event);
 /* Drops kept events: those of a QP if @is_qp, else those of a listener */
 void rnic_aeq_forget(struct rnic_device *dev, bool is_qp, uint32_t id);
-/* Writes a CEQE for @cq, unless one is still unconsumed, and interrupts */
+/* Drops kept events of one type */
+void rnic_aeq_forget_type(struct rnic_device *dev, enum rnic_event_type type,
+                          uint32_t id);
+void rnic_aeq_forget_all(struct rnic_device *dev);
+/* Writes kept events while there is room */
+void rnic_aeq_retry(struct rnic_device *dev);
+/*
+ * Writes a CEQE for @cq and interrupts. While an earlier one of it is not yet
+ * consumed, or the EQ is full, the event is held and tried again by a timer.
+ */
 void rnic_ceq_post(struct rnic_device *dev, struct rnic_cq *cq);
 void rnic_irq(struct rnic_device *dev, unsigned vector);
 
@@ -291,6 +366,9 @@ enum rnic_admin_status rnic_cq_create(struct rnic_device *dev,
 enum rnic_admin_status rnic_cq_modify(struct rnic_device *dev,
                                       const struct rnic_cmd_modify_cq *cmd);
 enum rnic_admin_status rnic_cq_destroy(struct rnic_device *dev, uint32_t cqn);
+/* NULL: no such CQ */
+struct rnic_cq *rnic_cq_find(struct rnic_device *dev, uint32_t cqn);
+void rnic_cq_reset_all(struct rnic_device *dev);
 /*
  * Writes a CQE (phase set here), counts, then serves arming and moderation.
  * On overflow raises CQ_ERR once and returns false; the caller then fails the
@@ -308,6 +386,9 @@ enum rnic_admin_status rnic_srq_query(struct rnic_device *dev, uint32_t srqn,
                                       struct rnic_resp_query_srq *resp);
 enum rnic_admin_status rnic_srq_destroy(struct rnic_device *dev,
                                         uint32_t srqn);
+/* NULL: no such SRQ */
+struct rnic_srq *rnic_srq_find(struct rnic_device *dev, uint32_t srqn);
+void rnic_srq_reset_all(struct rnic_device *dev);
 /*
  * Takes the next receive WQE into @wqe (RNIC_WQE_STRIDE_MAX octets, copied
  * once); its index into *@index. False if none is posted or the SRQ failed (a

@@ -21,6 +21,8 @@ enum rnic_mr_error {
 
 void rnic_mr_table_init(struct rnic_device *dev);
 void rnic_mr_table_fini(struct rnic_device *dev);
+/* Removes every region (reset) */
+void rnic_mr_reset_all(struct rnic_device *dev);
 
 enum rnic_admin_status rnic_mr_reg(struct rnic_device *dev,
                                    const struct rnic_cmd_reg_mr *cmd,
@@ -34,8 +36,8 @@ enum rnic_admin_status rnic_mr_dereg(struct rnic_device *dev, uint32_t stag);
 enum rnic_mr_error rnic_mr_fast_reg(struct rnic_device *dev, uint32_t pdn,
                                     const struct rnic_reg_wqe *wqe);
 /*
- * LOCAL_INV, READ_INV, and invalidation by a peer (@remote): a region made by
- * REG_MR can be invalidated by a peer only if it has a remote right.
+ * LOCAL_INV, READ_INV, and invalidation by a peer (@remote), which can
+ * invalidate only regions with a remote right, and none of RNIC_MR_ALL_DMA.
  */
 enum rnic_mr_error rnic_mr_invalidate(struct rnic_device *dev, uint32_t pdn,
                                       uint32_t stag, bool remote);

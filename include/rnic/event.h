@@ -25,8 +25,13 @@ struct rnic_eq_dbrec {
 };
 _Static_assert(sizeof(struct rnic_eq_dbrec) == 64, "rnic_eq_dbrec");
 
-/* At most one unconsumed entry a CQ, so an EQ of as many entries as it has
- * CQs cannot overflow; CREATE_CQ enforces that. */
+/*
+ * At most one unconsumed entry a CQ, so an EQ of as many entries as it has CQs
+ * cannot overflow; CREATE_CQ enforces that. The driver writes ci behind an
+ * entry before it calls the CQ's handler (which may arm again): while an entry
+ * of a CQ is unconsumed the device holds its next event back, and looks again
+ * every 100 microseconds.
+ */
 struct rnic_ceqe {
     __le32 cqn;
     __u8 rsvd[11];

@@ -81,9 +81,17 @@
 #define RNIC_REG_ACQ_LO         0x108   /* RW DMA address, 4 KiB aligned */
 #define RNIC_REG_ACQ_HI         0x10c
 #define RNIC_REG_ADMIN_DEPTH    0x110   /* RW entries of each: 2^n, 2..1024 */
-#define RNIC_REG_ASQ_DB         0x114   /* WO free-running producer index of
-                                         * the ASQ; reads as the last value */
+#define RNIC_REG_ASQ_DB         0x114   /* RW free-running producer index of
+                                         * the ASQ, 0 at first; no effect
+                                         * while ENABLE is 0 */
 
+/*
+ * Writing RESET, or 0 to ENABLE while it is 1, resets the device: RESETTING is 1
+ * before the write ends, CTRL reads 0, every object, connection and counter
+ * goes, and then all registers are as after power on. Until RESETTING is 0
+ * again, and while FATAL is 1, writes of other registers and of ENABLE have no
+ * effect.
+ */
 #define RNIC_CTRL_ENABLE        (1u << 0)
 #define RNIC_CTRL_RESET         (1u << 1)   /* reads as 0 */
 
@@ -98,6 +106,7 @@ enum rnic_dev_error {
     RNIC_DEV_ERR_ADMIN_DMA = 2,     /* a ring of the admin queue is not RAM */
     RNIC_DEV_ERR_ADMIN_INDEX = 3,   /* ASQ_DB more than depth ahead */
     RNIC_DEV_ERR_EQ_DMA = 4,        /* an event queue is not RAM any more */
+    RNIC_DEV_ERR_AEQ_OVERFLOW = 5,  /* EQ 0 was not drained for far too long */
 };
 
 /* Capability bits */
