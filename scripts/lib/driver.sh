@@ -89,20 +89,30 @@ provider_build() {
     export RNIC_PROVIDER_DIR
 }
 
+program_make() {
+    local out=$1
+    shift
+    gcc -std=gnu11 -O2 -g -Wall -Wextra -I"$RNIC_TOP/include" \
+        -I"$RNIC_GUEST_SDK/usr/include" "$@" -o "$out" \
+        -L"$RNIC_GUEST_SDK/usr/lib/x86_64-linux-gnu" \
+        -Wl,--unresolved-symbols=ignore-in-shared-libs \
+        -lrdmacm -libverbs -lpthread
+}
+
 programs_make() {
-    local source
-    for source in "$RNIC_TOP"/tests/vm/programs/*.c; do
-        gcc -std=gnu11 -O2 -g -Wall -Wextra -I"$RNIC_TOP/include" \
-            -I"$RNIC_GUEST_SDK/usr/include" "$source" \
-            -o "$1/$(basename "$source" .c)" \
-            -L"$RNIC_GUEST_SDK/usr/lib/x86_64-linux-gnu" \
-            -Wl,--unresolved-symbols=ignore-in-shared-libs \
-            -lrdmacm -libverbs -lpthread
+    local entry
+    for entry in "$RNIC_TOP"/tests/vm/programs/*; do
+        if [ -d "$entry" ]; then
+            program_make "$1/$(basename "$entry")" "$entry"/*.c
+        elif [[ $entry == *.c ]]; then
+            program_make "$1/$(basename "$entry" .c)" "$entry"
+        fi
     done
 }
 
-# guest_programs: tests/vm/programs/*.c, each one program; exports
-# RNIC_GUEST_PROGRAMS, the folder of the results
+# guest_programs: each tests/vm/programs/NAME.c, and all sources in each folder
+# tests/vm/programs/NAME, make a program NAME, which is in the guest's PATH;
+# exports RNIC_GUEST_PROGRAMS, the folder of the results
 guest_programs() {
     local key
     guest_sdk "$RNIC_GUEST_SUITE"

@@ -52,18 +52,21 @@ initrd_build() {
         "$2/rnic.cpio.lz4" >"$3/initrd"
 }
 
-# guest_image: after kernel_prepare or kernel_prepare_tree. Exports RNIC_INITRD
-# (and, through what it calls, RNIC_ROOTFS, RNIC_KO ...; empty where the
-# checkout has no such part).
+# guest_image [bare]: after kernel_prepare or kernel_prepare_tree. Exports
+# RNIC_INITRD (and, through what it calls, RNIC_ROOTFS, RNIC_KO ...; empty where
+# the checkout has no such part, and all of them for a bare image: one without
+# what this project builds).
 guest_image() {
     local layer_key modules_layer
     RNIC_KO='' RNIC_PROVIDER_DIR='' RNIC_GUEST_PROGRAMS=''
     need_packages qemu-system-x86 qemu-system-data seabios ipxe-qemu
     rootfs_prepare
-    [ ! -f "$RNIC_TOP/guest-driver/kernel/Kbuild" ] || rnic_ko
-    [ ! -x "$RNIC_TOP/guest-driver/provider/build.sh" ] || provider_build
-    [ -z "$(find "$RNIC_TOP/tests/vm" -path '*/programs/*.c')" ] ||
-        guest_programs
+    if [ "${1:-}" != bare ]; then
+        [ ! -f "$RNIC_TOP/guest-driver/kernel/Kbuild" ] || rnic_ko
+        [ ! -x "$RNIC_TOP/guest-driver/provider/build.sh" ] || provider_build
+        [ -z "$(find "$RNIC_TOP/tests/vm" -path '*/programs/*.c')" ] ||
+            guest_programs
+    fi
 
     layer_key=$(basename "$RNIC_KERNEL_DIR" | hash_text)
     product "modules-$RNIC_KERNEL_RELEASE" "$layer_key" \

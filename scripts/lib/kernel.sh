@@ -19,7 +19,7 @@ KERNEL_MODULES="virtio_pci virtio_console virtio_net virtio_blk virtiofs
 ib_core ib_uverbs ib_umad ib_cm iw_cm rdma_cm rdma_ucm rdma_rxe
 nvme-rdma nvmet-rdma nvme-tcp null_blk rpcrdma nfs nfsv4 nfsd ib_iser ib_isert
 target_core_file target_core_iblock
-crc32c_generic crc32c-intel libcrc32c configfs dummy veth
+crc32_generic crc32c_generic crc32c-intel libcrc32c configfs dummy veth
 nf_tables nf_conntrack nft_ct nft_reject nft_reject_inet nft_reject_ipv4
 nft_reject_ipv6 nft_log nft_limit nf_log_syslog"
 

@@ -24,7 +24,7 @@ class Guest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.vm = Vm(f'harness-{cls.kernel}', kernel=cls.kernel, device='edu',
-                    driver=False, cpus=1)
+                    driver=None)
         cls.addClassCleanup(cls.close)
         cls.vm.start().wait_ready()
         print(f'{cls.kernel}: ready after {cls.vm.boot_seconds:.1f} s')
@@ -140,7 +140,7 @@ class Lifetime(unittest.TestCase):
     """How VMs start and end."""
 
     def test_two_at_a_time_and_clean_ends(self):
-        vms = [Vm(name, driver=False) for name in ('one', 'two')]
+        vms = [Vm(name, driver=None) for name in ('one', 'two')]
         try:
             start_all(vms)
             names = [vm.run('hostname').output.strip() for vm in vms]
@@ -153,7 +153,7 @@ class Lifetime(unittest.TestCase):
         self.assertFalse(any(os.path.exists(vm.run_dir) for vm in vms))
 
     def test_panic_is_noticed_at_once(self):
-        vm = Vm('panic', driver=False)
+        vm = Vm('panic', driver=None)
         try:
             vm.start().wait_ready()
             with self.assertRaises(VmDied):
@@ -163,7 +163,7 @@ class Lifetime(unittest.TestCase):
             vm.close()
 
     def test_bad_device_is_reported_in_qemus_words(self):
-        vm = Vm('bad', device='edu,nonsense=1', driver=False)
+        vm = Vm('bad', device='edu,nonsense=1', driver=None)
         try:
             with self.assertRaisesRegex(VmError, 'nonsense'):
                 vm.start().wait_ready()
@@ -171,7 +171,7 @@ class Lifetime(unittest.TestCase):
             vm.close()
 
     def test_image_is_prepared_once(self):
-        self.assertIs(Image.prepare(), Image.prepare())
+        self.assertIs(Image.prepare(bare=True), Image.prepare(bare=True))
 
 
 if __name__ == '__main__':

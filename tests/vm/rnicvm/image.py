@@ -29,9 +29,14 @@ class Image(NamedTuple):
 
     @staticmethod
     @functools.lru_cache(maxsize=None)
-    def prepare(kernel='6.12', kernel_build=None):
-        """Build what is missing or out of date; progress goes to stderr."""
+    def prepare(kernel='6.12', kernel_build=None, bare=False):
+        """Build what is missing or out of date; progress goes to stderr.
+
+        A bare image is without rnic.ko, provider and test programs.
+        """
         command = [str(TOP / 'scripts' / 'guest-image')]
+        if bare:
+            command.append('--bare')
         if kernel_build:
             command += ['--kernel-build', str(kernel_build)]
         else:

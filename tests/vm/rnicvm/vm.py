@@ -56,7 +56,8 @@ class Vm:
     addr         address with prefix length for the rnic's net device, or a
                  list of several, IPv4 and IPv6
     params       module parameters of rnic, a dict
-    driver       False: leave rnic.ko unloaded
+    driver       False: leave rnic.ko unloaded; None: also use an image without
+                 it, so that nothing of this project is built
     append       more kernel parameters, a list
     qemu         QEMU's binary; qemu_args: more arguments for it, a list
     wrapper      what runs QEMU, a list, such as ['ip', 'netns', 'exec', 'x']
@@ -76,7 +77,8 @@ class Vm:
                  qemu='qemu-system-x86_64', qemu_args=(), wrapper=(),
                  console='file', run_root=None, keep=False):
         self.name = name
-        self.image = image or Image.prepare(kernel, kernel_build)
+        self.image = image or Image.prepare(kernel, kernel_build,
+                                            driver is None)
         self.process = None
         self.boot_seconds = None
         self.keep = keep
