@@ -23,7 +23,9 @@ struct rnic_stream {
     struct rnic_capture_flow *flow; /* NULL: no capture */
 };
 
-/* Takes over @fd (non-blocking, TCP_NODELAY set here), connected or connecting
+/*
+ * Takes over @fd (non-blocking, TCP_NODELAY set here), connected or connecting.
+ * NULL: it cannot be watched; @fd is closed then.
  */
 struct rnic_stream *rnic_stream_new(struct rnic_device *dev, int fd,
                                     const struct rnic_sockaddr *local,
@@ -36,6 +38,17 @@ ssize_t rnic_stream_recv(struct rnic_stream *stream, const struct iovec *iov,
  * @more: MSG_MORE, more follows at once */
 ssize_t rnic_stream_send(struct rnic_stream *stream, const struct iovec *iov,
                          unsigned count, bool more);
+/*
+ * The MPA startup: as recv of up to @len octets, but not captured, so that
+ * the frame, read in parts, can be captured in one packet when it is complete:
+ * readers of captures recognise it only so.
+ */
+ssize_t rnic_stream_recv_startup(struct rnic_stream *stream, void *buf,
+                                 size_t len);
+void rnic_stream_capture_startup(struct rnic_stream *stream, const void *buf,
+                                 size_t len);
+/* 1: octets are there; 0: end of stream; -EAGAIN: neither; else lost */
+int rnic_stream_peek(struct rnic_stream *stream);
 /* What ready() is called for: EPOLLIN, EPOLLOUT */
 void rnic_stream_want(struct rnic_stream *stream, uint32_t events);
 /* Largest MSS of the path as of now, octets */
@@ -47,5 +60,7 @@ unsigned rnic_stream_mss(struct rnic_stream *stream);
  * RST at once.
  */
 void rnic_stream_close(struct rnic_stream *stream, bool graceful);
+/* Ends at once what gracefully closed streams left behind */
+void rnic_streams_reset(struct rnic_device *dev);
 
 #endif
