@@ -123,7 +123,8 @@ bool rnic_bars_init(RnicState *s, Error **errp)
                      &s->regs);
     pci_register_bar(pdev, RNIC_BAR_DB,
                      PCI_BASE_ADDRESS_SPACE_MEMORY |
-                     PCI_BASE_ADDRESS_MEM_TYPE_64, &s->doorbells);
+                         PCI_BASE_ADDRESS_MEM_TYPE_64,
+                     &s->doorbells);
     return true;
 }
 

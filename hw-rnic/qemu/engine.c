@@ -31,10 +31,14 @@ static void page_kicked(void *opaque)
     }
 }
 
-static void watch(RnicState *s, bool on)
+static void watch_core(RnicState *s, bool on)
 {
     rnic_aio_set_fd_handler(s->ctx, rnic_device_fd(s->core),
                             on ? core_ready : NULL, on ? s : NULL);
+}
+
+static void watch_pages(RnicState *s, bool on)
+{
     for (unsigned i = 0; s->pages && i < RNIC_IOEVENTFDS; i++) {
         RnicDoorbellPage *page = &s->pages[i];
 
@@ -50,6 +54,8 @@ static void engine_quiesce(void *opaque)
     RnicState *s = opaque;
 
     trace_rnic_engine(s->name, "quiesce");
+    /* A quiesced core leaves its descriptor readable */
+    watch_core(s, false);
     rnic_device_quiesce(s->core);
 }
 
@@ -59,6 +65,7 @@ static void engine_resume(void *opaque)
 
     trace_rnic_engine(s->name, "resume");
     rnic_device_resume(s->core);
+    watch_core(s, true);
 }
 
 static void engine_reset(void *opaque)
@@ -74,7 +81,8 @@ static void engine_stop(void *opaque)
     RnicState *s = opaque;
 
     trace_rnic_engine(s->name, "stop");
-    watch(s, false);
+    watch_core(s, false);
+    watch_pages(s, false);
     /* Closes the sockets now; finalization may be some time off */
     rnic_device_reset(s->core);
 }
@@ -93,8 +101,6 @@ static void vm_state_changed(void *opaque, bool running, RunState state)
 
 bool rnic_engine_start(RnicState *s, Error **errp)
 {
-    DeviceState *dev = DEVICE(s);
-
     if (s->iothread) {
         s->engine = s->iothread;
         object_ref(OBJECT(s->engine));
@@ -113,9 +119,11 @@ bool rnic_engine_start(RnicState *s, Error **errp)
     s->quiesced = !runstate_is_running();
     if (s->quiesced) {
         rnic_device_quiesce(s->core);
+    } else {
+        watch_core(s, true);
     }
-    s->vm_state = qdev_add_vm_change_state_handler(dev, vm_state_changed, s);
-    watch(s, true);
+    watch_pages(s, true);
+    s->vm_state = qemu_add_vm_change_state_handler(vm_state_changed, s);
     return true;
 }
 

@@ -56,7 +56,7 @@ static int vector_use(PCIDevice *pdev, unsigned vector, MSIMessage msg)
     irqfd_remove(v);
     v->virq = kvm_irqchip_add_msi_route(&change, vector, pdev);
     if (v->virq < 0) {
-        return 0;       /* no route is left: the main loop goes on serving */
+        return 0; /* no route is left: the main loop goes on serving */
     }
     kvm_irqchip_commit_route_changes(&change);
     event_notifier_set_handler(&v->notifier, NULL);
@@ -100,8 +100,7 @@ bool rnic_irq_init(RnicState *s, Error **errp)
         msix_vector_use(pdev, i);
     }
     if (kvm_msi_via_irqfd_enabled()) {
-        ret = msix_set_vector_notifiers(pdev, vector_use, vector_release,
-                                        NULL);
+        ret = msix_set_vector_notifiers(pdev, vector_use, vector_release, NULL);
         if (ret < 0) {
             error_setg_errno(errp, -ret, "no MSI-X notifiers");
             goto undo;

@@ -85,7 +85,7 @@ static bool choose_mac(RnicState *s, Error **errp)
         g_checksum_free(sum);
     }
     memcpy(s->mac.a, digest, sizeof(s->mac.a));
-    s->mac.a[0] = (s->mac.a[0] & ~1) | 2;   /* unicast, locally administered */
+    s->mac.a[0] = (s->mac.a[0] & ~1) | 2; /* unicast, locally administered */
     return true;
 }
 
@@ -121,7 +121,8 @@ bool rnic_properties_apply(RnicState *s, Error **errp)
         return false;
     }
     if (s->mac.a[0] & 1) {
-        error_setg(errp, "property 'mac': '%02x:%02x:%02x:%02x:%02x:%02x' is "
+        error_setg(errp,
+                   "property 'mac': '%02x:%02x:%02x:%02x:%02x:%02x' is "
                    "a multicast address; the first octet must be even",
                    s->mac.a[0], s->mac.a[1], s->mac.a[2], s->mac.a[3],
                    s->mac.a[4], s->mac.a[5]);
@@ -168,34 +169,35 @@ static const struct {
     const char *name;
     const char *description;
 } descriptions[] = {
-    { "fabric", "where guest addresses lie on the host: 'loopback' (127.64.0.0/"
+    { "fabric",
+      "where guest addresses lie on the host: 'loopback' (127.64.0.0/"
       "16 and so on, no set-up needed) or 'direct' (the same addresses)" },
     { "fabric-id", "which loopback fabric, 0..94; VMs meet in the same one" },
     { "fabric-peers", "whose sockets the loopback fabric admits: 'user' (of "
-      "the same user) or 'any'" },
+                      "the same user) or 'any'" },
     { "map", "rules 'guest-prefix=host-prefix' separated by spaces, before the "
-      "fabric's own" },
+             "fabric's own" },
     { "allow", "'prefix[:port[-port]]' separated by spaces: host addresses "
-      "that the guest may use beyond the fabric" },
+               "that the guest may use beyond the fabric" },
     { "deny", "as 'allow', and stronger: host addresses that it may not use" },
     { "crc", "MPA CRC: 'auto' (off as initiator in a loopback fabric, else "
-      "on), 'on', or 'off' unless the peer wants it" },
+             "on), 'on', or 'off' unless the peer wants it" },
     { "mpa-rev", "MPA revision as initiator: 1 (RFC 5044) or 2 (RFC 6581)" },
     { "p2p", "ask for peer-to-peer mode as initiator (RFC 6581)" },
     { "rtr", "ready-to-receive messages of peer-to-peer mode: 'write', 'read' "
-      "or 'both'" },
+             "or 'both'" },
     { "mpa-gate", "'strict': a responder sends nothing before the initiator's "
-      "first FPDU (RFC 5044); 'off': for server-first programs" },
+                  "first FPDU (RFC 5044); 'off': for server-first programs" },
     { "mpa-timeout-ms", "how long to wait for the peer's MPA startup frame" },
     { "fpdu-max", "largest ULPDU in octets, 128..64768; 0: 64768 in a loopback "
-      "fabric, else what the path's MSS gives" },
+                  "fabric, else what the path's MSS gives" },
     { "max-connections", "most connections at a time; 0: no limit" },
     { "pcap", "file for a capture of all connections, with guest addresses" },
     { "pcap-max", "largest size of that file" },
     { "vectors", "MSI-X vectors, 2..64: one for events, the others for "
-      "completions" },
+                 "completions" },
     { "mac", "MAC address; by default from the machine's UUID and the PCI "
-      "address, or random without a UUID" },
+             "address, or random without a UUID" },
     { "iothread", "IOThread for the device's engine; by default its own" },
     { "ioeventfd", "under KVM take doorbells by eventfd" },
 };

@@ -7,8 +7,8 @@
 #ifndef HW_RNIC_QCOMPAT_H
 #define HW_RNIC_QCOMPAT_H
 
-#define RNIC_QEMU_AT_LEAST(major, minor) \
-    (QEMU_VERSION_MAJOR > (major) || \
+#define RNIC_QEMU_AT_LEAST(major, minor)                                       \
+    (QEMU_VERSION_MAJOR > (major) ||                                           \
      (QEMU_VERSION_MAJOR == (major) && QEMU_VERSION_MINOR >= (minor)))
 
 /* 8.0 split PCIDevice out of pci.h */
@@ -38,15 +38,17 @@
 #if RNIC_QEMU_AT_LEAST(10, 2)
 #define rnic_memory_region_lockless(mr) memory_region_enable_lockless_io(mr)
 #else
-#define rnic_memory_region_lockless(mr) do { } while (0)
+#define rnic_memory_region_lockless(mr)                                        \
+    do {                                                                       \
+    } while (0)
 #endif
 
 /* 10.0 lets a debugger write to more kinds of memory */
 #if RNIC_QEMU_AT_LEAST(10, 0)
-#define rnic_memory_access_is_direct(mr, is_write, attrs) \
+#define rnic_memory_access_is_direct(mr, is_write, attrs)                      \
     memory_access_is_direct(mr, is_write, attrs)
 #else
-#define rnic_memory_access_is_direct(mr, is_write, attrs) \
+#define rnic_memory_access_is_direct(mr, is_write, attrs)                      \
     memory_access_is_direct(mr, is_write)
 #endif
 
@@ -59,10 +61,10 @@
 
 /* 8.1 dropped the argument is_external */
 #if RNIC_QEMU_AT_LEAST(8, 1)
-#define rnic_aio_set_fd_handler(ctx, fd, read, opaque) \
+#define rnic_aio_set_fd_handler(ctx, fd, read, opaque)                         \
     aio_set_fd_handler(ctx, fd, read, NULL, NULL, NULL, opaque)
 #else
-#define rnic_aio_set_fd_handler(ctx, fd, read, opaque) \
+#define rnic_aio_set_fd_handler(ctx, fd, read, opaque)                         \
     aio_set_fd_handler(ctx, fd, true, read, NULL, NULL, NULL, opaque)
 #endif
 
@@ -71,14 +73,14 @@
  * it waits for, so the caller has to hold it; 9.0 has no such lock.
  */
 #if RNIC_QEMU_AT_LEAST(9, 0)
-#define rnic_aio_wait_bh_oneshot(ctx, cb, opaque) \
+#define rnic_aio_wait_bh_oneshot(ctx, cb, opaque)                              \
     aio_wait_bh_oneshot(ctx, cb, opaque)
 #else
-#define rnic_aio_wait_bh_oneshot(ctx, cb, opaque)       \
-    do {                                                \
-        aio_context_acquire(ctx);                       \
-        aio_wait_bh_oneshot(ctx, cb, opaque);           \
-        aio_context_release(ctx);                       \
+#define rnic_aio_wait_bh_oneshot(ctx, cb, opaque)                              \
+    do {                                                                       \
+        aio_context_acquire(ctx);                                              \
+        aio_wait_bh_oneshot(ctx, cb, opaque);                                  \
+        aio_context_release(ctx);                                              \
     } while (0)
 #endif
 

@@ -28,13 +28,13 @@ OBJECT_DECLARE_SIMPLE_TYPE(RnicState, RNIC)
 #define RNIC_IOEVENTFDS 64
 
 typedef struct RnicVector {
-    EventNotifier notifier;     /* set by the engine */
+    EventNotifier notifier; /* set by the engine */
     RnicState *s;
-    int virq;                   /* route of KVM's irqchip, -1: none */
+    int virq; /* route of KVM's irqchip, -1: none */
 } RnicVector;
 
 typedef struct RnicDoorbellPage {
-    EventNotifier notifier;     /* set by KVM */
+    EventNotifier notifier; /* set by KVM */
     RnicState *s;
 } RnicDoorbellPage;
 
@@ -43,17 +43,17 @@ struct RnicState {
 
     MemoryRegion regs;
     MemoryRegion doorbells;
-    char *name;                 /* in trace events */
+    char *name; /* in trace events */
 
-    rnic_device *core;          /* from realize to finalize */
-    IOThread *engine;           /* iothread, or own */
+    rnic_device *core; /* from realize to finalize */
+    IOThread *engine;  /* iothread, or own */
     AioContext *ctx;
     bool own_engine;
     VMChangeStateEntry *vm_state;
-    bool quiesced;              /* the VM is stopped; BQL */
+    bool quiesced; /* the VM is stopped; BQL */
 
-    RnicVector *vectors;        /* config.vectors of them */
-    RnicDoorbellPage *pages;    /* RNIC_IOEVENTFDS, NULL without KVM */
+    RnicVector *vectors;     /* config.vectors of them */
+    RnicDoorbellPage *pages; /* RNIC_IOEVENTFDS, NULL without KVM */
 
     /* properties that are not in config as they are given */
     struct rnic_config config;

@@ -75,9 +75,9 @@ static void rnic_realize(PCIDevice *pdev, Error **errp)
     RnicState *s = RNIC(pdev);
     DeviceState *dev = DEVICE(pdev);
 
-    s->name = dev->id ? g_strdup(dev->id)
-                      : g_strdup(object_get_canonical_path_component(
-                                     OBJECT(dev)));
+    s->name = dev->id
+                  ? g_strdup(dev->id)
+                  : g_strdup(object_get_canonical_path_component(OBJECT(dev)));
     raise_open_files_limit();
 
     /* What fails before the engine starts leaves the core to finalize */
@@ -178,11 +178,9 @@ static const TypeInfo rnic_info = {
     .instance_init = rnic_instance_init,
     .instance_finalize = rnic_instance_finalize,
     .class_init = rnic_class_init,
-    .interfaces = (RNIC_INTERFACES[]) {
-        { INTERFACE_CONVENTIONAL_PCI_DEVICE },
-        { INTERFACE_PCIE_DEVICE },
-        { }
-    },
+    .interfaces = (RNIC_INTERFACES[]){ { INTERFACE_CONVENTIONAL_PCI_DEVICE },
+                                       { INTERFACE_PCIE_DEVICE },
+                                       {} },
 };
 
 static void rnic_register_types(void)

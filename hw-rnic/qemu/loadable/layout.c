@@ -38,14 +38,16 @@ static void rnic_check_layouts(void)
         size_t here = object_type_get_instance_size(layouts[i].type);
 
         if (here != layouts[i].size) {
-            fprintf(stderr, "rnic: '%s' has %zu bytes in this QEMU, but %zu "
+            fprintf(stderr,
+                    "rnic: '%s' has %zu bytes in this QEMU, but %zu "
                     "in the headers that the device was built with\n",
                     layouts[i].type, here, layouts[i].size);
             same = false;
         }
     }
     if (!same) {
-        fprintf(stderr, "rnic: the headers were configured in another way "
+        fprintf(stderr,
+                "rnic: the headers were configured in another way "
                 "than this QEMU. Remove the prepared tree (the folder 'qemu' "
                 "in rnic's cache) and run scripts/vm, which prepares it "
                 "anew.\n");

@@ -23,7 +23,7 @@
 typedef struct VersionSeen {
     struct {
         long long major, minor, micro;
-    } *qemu;
+    } * qemu;
     char *package;
 } VersionSeen;
 
@@ -49,7 +49,7 @@ static int find_stamp(struct dl_phdr_info *info, size_t size, void *found)
             *(bool *)found = true;
         }
     }
-    return 1;   /* the first object is the program itself, so stop here */
+    return 1; /* the first object is the program itself, so stop here */
 }
 
 /* _exit(): QEMU's exit handlers expect more of it to be set up */
@@ -64,15 +64,18 @@ static void refuse_other_build(void)
     VersionSeen *(*query)(void *) = dlsym(RTLD_DEFAULT, "qmp_query_version");
     VersionSeen *v = query ? query(NULL) : NULL;
 
-    fprintf(stderr, "rnic: this device was built for QEMU %s (%s), but this "
-            "program is ", RNIC_QEMU_VERSION, RNIC_QEMU_PKGVERSION);
+    fprintf(stderr,
+            "rnic: this device was built for QEMU %s (%s), but this "
+            "program is ",
+            RNIC_QEMU_VERSION, RNIC_QEMU_PKGVERSION);
     if (v) {
         fprintf(stderr, "QEMU %lld.%lld.%lld (%s).\n", v->qemu->major,
                 v->qemu->minor, v->qemu->micro, v->package);
     } else {
         fprintf(stderr, "another build.\n");
     }
-    fprintf(stderr, "rnic: for the QEMU of the installed qemu-system-x86 "
+    fprintf(stderr,
+            "rnic: for the QEMU of the installed qemu-system-x86 "
             "package run scripts/vm, which rebuilds the device; for a QEMU "
             "built from source run scripts/build-qemu SOURCE.\n");
     refuse();
@@ -87,14 +90,15 @@ static void __attribute__((constructor)) rnic_load(void)
     if (!dlsym(RTLD_DEFAULT, "register_module_init") ||
         !dlsym(RTLD_DEFAULT, "pci_register_bar")) {
         if (!strncmp(program_invocation_short_name, "qemu-system", 11)) {
-            fprintf(stderr, "rnic: this QEMU was configured without "
+            fprintf(stderr,
+                    "rnic: this QEMU was configured without "
                     "--enable-modules, so no device can be loaded into it. "
                     "Build the device into it: scripts/build-qemu SOURCE\n");
             refuse();
         }
-        return;     /* some other program */
+        return; /* some other program */
     }
-    unsetenv("LD_PRELOAD");     /* QEMU's own children need none of this */
+    unsetenv("LD_PRELOAD"); /* QEMU's own children need none of this */
 
     dl_iterate_phdr(find_stamp, &same_build);
     if (!same_build) {
@@ -116,16 +120,18 @@ static void __attribute__((constructor)) rnic_load(void)
 
 /* No code is instrumented: -plugin is only the way in */
 QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
-                                           const qemu_info_t *info,
-                                           int argc, char **argv)
+                                           const qemu_info_t *info, int argc,
+                                           char **argv)
 {
     if (!loaded) {
         fprintf(stderr, "rnic: only a system emulator can have this device\n");
         return -1;
     }
     if (argc > 0) {
-        fprintf(stderr, "rnic: '%s': the plugin takes no arguments, give the "
-                "device's properties to -device rnic\n", argv[0]);
+        fprintf(stderr,
+                "rnic: '%s': the plugin takes no arguments, give the "
+                "device's properties to -device rnic\n",
+                argv[0]);
         return -1;
     }
     return 0;

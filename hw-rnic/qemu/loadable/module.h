@@ -12,14 +12,14 @@
 #include "qom/object.h"
 
 #undef module_init
-#define module_init(function, type)                                         \
-static void __attribute__((constructor)) do_qemu_init_ ## function(void)    \
-{                                                                           \
-    if (object_class_by_name(TYPE_OBJECT)) {                                \
-        function();                                                         \
-    } else {                                                                \
-        register_module_init(function, type);                               \
-    }                                                                       \
-}
+#define module_init(function, type)                                            \
+    static void __attribute__((constructor)) do_qemu_init_##function(void)     \
+    {                                                                          \
+        if (object_class_by_name(TYPE_OBJECT)) {                               \
+            function();                                                        \
+        } else {                                                               \
+            register_module_init(function, type);                              \
+        }                                                                      \
+    }
 
 #endif
