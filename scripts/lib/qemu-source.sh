@@ -38,9 +38,9 @@ qemu_source() {
     # apt has checked the archive's signature and the hash of each file
     dpkg-source --no-check --no-copy -x "$fetch"/qemu_*.dsc "$tree"
     # The repacked tarball lacks firmware, but meson wants to see the files
-    for fw in $(sed -n "s/^ *'\(edk2-.*\.fd\)',*$/\1/p" \
-                    "$tree/pc-bios/meson.build"); do
-        [ -e "$tree/pc-bios/$fw.bz2" ] || touch "$tree/pc-bios/$fw.bz2"
-    done
+    sed -n "s/^ *'\(edk2-.*\.fd\)',*$/\1/p" "$tree/pc-bios/meson.build" |
+        while read -r fw; do
+            [ -e "$tree/pc-bios/$fw.bz2" ] || touch "$tree/pc-bios/$fw.bz2"
+        done
     rm -rf "$fetch"
 }
