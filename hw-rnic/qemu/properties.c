@@ -132,7 +132,7 @@ bool rnic_properties_apply(RnicState *s, Error **errp)
     return true;
 }
 
-/* DEFINE_PROP() gives no default: the instance's are the core's */
+/* DEFINE_PROP() gives no default: set_defaults() takes the core's */
 static RNIC_PROPERTY rnic_properties[] = {
     DEFINE_PROP_STRING("fabric", RnicState, fabric),
     DEFINE_PROP("fabric-id", RnicState, config.fabric_id, qdev_prop_uint32,
@@ -202,6 +202,45 @@ static const struct {
     { "ioeventfd", "under KVM take doorbells by eventfd" },
 };
 
+static void default_number(ObjectClass *oc, const char *name, uint64_t value)
+{
+    object_property_set_default_uint(object_class_property_find(oc, name),
+                                     value);
+}
+
+static void default_bool(ObjectClass *oc, const char *name, bool value)
+{
+    object_property_set_default_bool(object_class_property_find(oc, name),
+                                     value);
+}
+
+static void default_word(ObjectClass *oc, const char *name, const char *word)
+{
+    object_property_set_default_str(object_class_property_find(oc, name), word);
+}
+
+/* So that help shows them, and new objects have them */
+static void set_defaults(ObjectClass *oc)
+{
+    struct rnic_config c;
+
+    rnic_config_init(&c);
+    default_word(oc, "fabric", fabric_words[c.fabric]);
+    default_number(oc, "fabric-id", c.fabric_id);
+    default_word(oc, "fabric-peers", peers_words[c.fabric_peers_any]);
+    default_word(oc, "crc", crc_words[c.crc]);
+    default_number(oc, "mpa-rev", c.mpa_rev);
+    default_bool(oc, "p2p", c.p2p);
+    default_word(oc, "rtr", rtr_words[c.rtr]);
+    default_word(oc, "mpa-gate", gate_words[c.mpa_gate_strict]);
+    default_number(oc, "mpa-timeout-ms", c.mpa_timeout_ms);
+    default_number(oc, "fpdu-max", c.fpdu_max);
+    default_number(oc, "max-connections", c.max_connections);
+    default_number(oc, "pcap-max", c.pcap_max);
+    default_number(oc, "vectors", c.vectors);
+    default_bool(oc, "ioeventfd", true);
+}
+
 void rnic_properties_class_init(DeviceClass *dc)
 {
     ObjectClass *oc = OBJECT_CLASS(dc);
@@ -211,17 +250,7 @@ void rnic_properties_class_init(DeviceClass *dc)
         object_class_property_set_description(oc, descriptions[i].name,
                                               descriptions[i].description);
     }
-}
-
-void rnic_properties_init(RnicState *s)
-{
-    rnic_config_init(&s->config);
-    s->ioeventfd = true;
-    s->fabric = g_strdup(fabric_words[s->config.fabric]);
-    s->fabric_peers = g_strdup(peers_words[s->config.fabric_peers_any]);
-    s->crc = g_strdup(crc_words[s->config.crc]);
-    s->rtr = g_strdup(rtr_words[s->config.rtr]);
-    s->mpa_gate = g_strdup(gate_words[s->config.mpa_gate_strict]);
+    set_defaults(oc);
 }
 
 /* BQL */

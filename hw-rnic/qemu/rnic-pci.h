@@ -73,7 +73,6 @@ struct RnicState {
 
 /* properties.c */
 void rnic_properties_class_init(DeviceClass *dc);
-void rnic_properties_init(RnicState *s);
 /* Checks the properties and completes s->config from them; BQL */
 bool rnic_properties_apply(RnicState *s, Error **errp);
 /* Adds the read-only property 'stats'; needs s->core */

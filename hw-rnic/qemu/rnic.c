@@ -136,7 +136,6 @@ static void rnic_instance_init(Object *obj)
 {
     /* Gives the device a configuration space of PCI Express size */
     PCI_DEVICE(obj)->cap_present |= QEMU_PCI_CAP_EXPRESS;
-    rnic_properties_init(RNIC(obj));
 }
 
 static void rnic_instance_finalize(Object *obj)
