@@ -48,6 +48,14 @@ struct rnic_qp {
     struct rnic_qp_params params;
     uint16_t ird, ord;
 
+    /* Private to the QP's own files, see qp-private.h */
+    uint64_t dbrec_addr;        /* DMA address of struct rnic_qp_dbrec */
+    uint32_t closing_pi;        /* CLOSING: where the SQ ends */
+    bool drain_event;           /* SQ_DRAINED is due when CLOSING ends */
+    bool sq_broken, rq_broken;  /* bad producer index or not RAM: given up */
+    struct rnic_fault *fault;   /* why the connection ends, or NULL */
+    struct rnic_timer end_timer;
+    struct rnic_sq *sq;         /* from RTS on */
     struct rnic_tx *tx;         /* private to tx.c */
     struct rnic_rx *rx;         /* private to rx.c */
     GList ready_link;           /* in dev->tx_ready while ready */

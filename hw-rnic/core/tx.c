@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Sending: which message comes next
+ *
+ * A connection has one queue of messages. Work requests of the SQ and
+ * responses to the peer's Reads enter it in turn; a work request that must
+ * wait (for a fence, or for ORD) waits outside, so that responses pass it.
+ */
+#include "tx.h"
+
+#include <string.h>
+#include <sys/epoll.h>
+
+/* Octets that one QP sends before the next one has its turn */
+#define TURN_OCTETS (1024 * 1024)
+static void msg_append(struct rnic_tx *tx, struct rnic_tx_msg *msg)
+{
+    msg->next = NULL;
+    *tx->tail = msg;
+    tx->tail = &msg->next;
+}
+
+static struct rnic_tx_msg *msg_new(enum rnic_tx_kind kind)
+{
+    struct rnic_tx_msg *msg = g_new(struct rnic_tx_msg, 1);
+
+    /* The work request behind it is filled in by who needs it */
+    memset(msg, 0, offsetof(struct rnic_tx_msg, wr));
+    msg->kind = kind;
+    return msg;
+}
+
+static void msgs_drop(struct rnic_tx *tx)
+{
+    while (tx->head) {
+        struct rnic_tx_msg *msg = tx->head;
+
+        tx->head = msg->next;
+        g_free(msg);
+    }
+    tx->tail = &tx->head;
+    g_clear_pointer(&tx->staged, g_free);
+    tx->kept_msg = NULL;
+}
+
+void rnic_tx_init(struct rnic_qp *qp)
+{
+    struct rnic_tx *tx = g_new0(struct rnic_tx, 1);
+
+    tx->tail = &tx->head;
+    tx->send_msn = 1;
+    tx->read_msn = 1;
+    /* One more than ORD and IRD: a Read as ready-to-receive message is
+     * outside of them (RFC 6581 section 9.2) */
+    tx->read_size = qp->ord + 1;
+    tx->reads = g_new0(struct rnic_read, tx->read_size);
+    tx->inbound_size = qp->ird;
+    if (qp->params.await_rtr && !tx->inbound_size) {
+        tx->inbound_size = 1;
+    }
+    tx->inbound = g_new0(struct rnic_inbound_read, MAX(tx->inbound_size, 1));
+    tx->gated = !qp->params.initiator &&
+                (qp->params.await_rtr || qp->dev->config.mpa_gate_strict);
+    qp->tx = tx;
+    if (!qp->dev->qp_scratch) {
+        qp->dev->qp_scratch = g_malloc(sizeof(struct rnic_qp_scratch));
+    }
+}
+
+void rnic_tx_free(struct rnic_qp *qp)
+{
+    if (qp->tx) {
+        msgs_drop(qp->tx);
+        g_free(qp->tx->kept);
+        g_free(qp->tx->reads);
+        g_free(qp->tx->inbound);
+        g_clear_pointer(&qp->tx, g_free);
+    }
+}
+
+/* ---- Reads of ours ---- */
+
+static struct rnic_read *read_push(struct rnic_tx *tx,
+                                   struct rnic_sq_rec *rec)
+{
+    struct rnic_read *read =
+        &tx->reads[(tx->read_head + tx->read_count++) % tx->read_size];
+
+    *read = (struct rnic_read){ .rec = rec };
+    return read;
+}
+
+static bool read_room(struct rnic_qp *qp)
+{
+    return qp->tx->read_count - qp->tx->rtr_read < qp->ord;
+}
+
+struct rnic_read *rnic_tx_oldest_read(struct rnic_qp *qp)
+{
+    struct rnic_tx *tx = qp->tx;
+
+    if (!tx->read_count || !tx->reads[tx->read_head].sent) {
+        return NULL;
+    }
+    return &tx->reads[tx->read_head];
+}
+
+void rnic_tx_read_done(struct rnic_qp *qp)
+{
+    struct rnic_tx *tx = qp->tx;
+    struct rnic_read *read = &tx->reads[tx->read_head];
+    struct rnic_sq_rec *rec = read->rec;
+
+    tx->read_head = (tx->read_head + 1) % tx->read_size;
+    tx->read_count--;
+    if (!rec) {
+        tx->rtr_read = false;
+        return;
+    }
+    rec->byte_len += read->placed;
+    if (--rec->reads_left) {
+        return;
+    }
+    if (rec->opcode == RNIC_WR_READ_INV) {
+        enum rnic_mr_error error = rnic_mr_invalidate(qp->dev, qp->pdn,
+                                                      rec->inv_stag, false);
+
+        if (error != RNIC_MR_OK) {
+            rnic_guest_error(qp->dev, "qpn %u: READ_INV (wr_id 0x%" PRIx64
+                             ") cannot invalidate STag 0x%08x", qp->qpn,
+                             rec->wr_id, rec->inv_stag);
+            rec->status = RNIC_WC_MW_BIND_ERR;
+            rnic_fault_local(qp, 0);
+            return;
+        }
+    }
+    rec->done = true;
+    rnic_sq_complete(qp);
+}
+
+/* ---- Reads of the peer ---- */
+
+bool rnic_tx_queue_response(struct rnic_qp *qp, const uint8_t *ulpdu,
+                            const struct rnic_rdmap_read_request *rr)
+{
+    struct rnic_tx *tx = qp->tx;
+    struct rnic_inbound_read *in;
+
+    if (tx->inbound_count + tx->inbound_active >= tx->inbound_size) {
+        return false;
+    }
+    in = &tx->inbound[(tx->inbound_head + tx->inbound_count++) %
+                      tx->inbound_size];
+    in->rr = *rr;
+    memcpy(in->ulpdu, ulpdu, sizeof(in->ulpdu));
+    rnic_qp_make_ready(qp);
+    return true;
+}
+
+static bool next_response(struct rnic_qp *qp)
+{
+    struct rnic_tx *tx = qp->tx;
+    struct rnic_inbound_read *in;
+    struct rnic_tx_msg *msg;
+    enum rnic_mr_error error;
+
+    if (!tx->inbound_count) {
+        return false;
+    }
+    in = &tx->inbound[tx->inbound_head];
+    /* A Read of no octets is answered whatever its STag and TO are
+     * (RFC 5040 section 5.2.1), which this check knows. */
+    error = rnic_mr_check(qp->dev, qp->pdn, in->rr.source_stag,
+                          in->rr.source_to, in->rr.size,
+                          RNIC_ACCESS_REMOTE_READ, false);
+    if (error != RNIC_MR_OK) {
+        /* What was asked for before it is answered first */
+        if (!tx->head) {
+            rnic_fault_wire(qp, rnic_fault_of_read(error), in->ulpdu,
+                            sizeof(in->ulpdu), sizeof(in->ulpdu));
+        }
+        return false;
+    }
+    msg = msg_new(RNIC_TX_READ_RESPONSE);
+    msg->inbound = *in;
+    msg->length = in->rr.size;
+    tx->inbound_head = (tx->inbound_head + 1) % tx->inbound_size;
+    tx->inbound_count--;
+    tx->inbound_active++;
+    msg_append(tx, msg);
+    return true;
+}
+
+/* ---- Work requests ---- */
+
+/* The fetched WQE cannot be executed. Those before it go out first. */
+static bool staged_fail(struct rnic_qp *qp, enum rnic_wc_status status)
+{
+    struct rnic_tx *tx = qp->tx;
+
+    tx->staged->wr.error = status;
+    if (!tx->head) {
+        tx->staged->rec->status = status;
+        rnic_fault_local(qp, 0);
+    }
+    return false;
+}
+
+static bool sges_valid(struct rnic_qp *qp, const struct rnic_send_wr *wr,
+                       uint32_t access)
+{
+    unsigned i;
+
+    for (i = 0; i < wr->num_sge; i++) {
+        enum rnic_mr_error error =
+            rnic_mr_check(qp->dev, qp->pdn, wr->sge[i].stag, wr->sge[i].to,
+                          wr->sge[i].length, access, rnic_qp_kernel(qp));
+
+        if (error != RNIC_MR_OK) {
+            rnic_guest_error(qp->dev, "qpn %u: SQ entry %u (wr_id 0x%" PRIx64
+                             "), SGE %u: %s (STag 0x%08x TO 0x%" PRIx64
+                             " length %u)", qp->qpn, wr->index, wr->wr_id, i,
+                             rnic_mr_error_str(error), wr->sge[i].stag,
+                             wr->sge[i].to, wr->sge[i].length);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Read Requests for the sinks, one each, as far as ORD allows */
+static bool staged_read(struct rnic_qp *qp)
+{
+    struct rnic_tx *tx = qp->tx;
+    struct rnic_send_wr *wr = &tx->staged->wr;
+    struct rnic_sq_rec *rec = tx->staged->rec;
+    struct rnic_wr_sge sink = { 0 };
+    struct rnic_tx_msg *msg;
+    uint64_t before = 0;
+    unsigned i, pieces = 0;
+
+    if (!read_room(qp)) {
+        return false;
+    }
+    if (!tx->staged_sge && !rec->reads_left) {
+        if (!sges_valid(qp, wr, RNIC_ACCESS_LOCAL_WRITE)) {
+            return staged_fail(qp, RNIC_WC_LOC_PROT_ERR);
+        }
+        for (i = 0; i < wr->num_sge; i++) {
+            pieces += wr->sge[i].length != 0;
+        }
+        /* A Read of no octets is one request, too */
+        rec->reads_left = MAX(pieces, 1);
+    }
+    while (tx->staged_sge < wr->num_sge &&
+           !wr->sge[tx->staged_sge].length) {
+        tx->staged_sge++;
+    }
+    if (tx->staged_sge < wr->num_sge) {
+        sink = wr->sge[tx->staged_sge];
+        for (i = 0; i < tx->staged_sge; i++) {
+            before += wr->sge[i].length;
+        }
+    } else if (wr->num_sge) {
+        /* All are empty */
+        sink.stag = wr->sge[0].stag;
+        sink.to = wr->sge[0].to;
+    }
+
+    msg = msg_new(RNIC_TX_READ_REQUEST);
+    msg->rec = rec;
+    msg->msn = tx->read_msn++;
+    msg->read = read_push(tx, rec);
+    msg->read->sink_stag = sink.stag;
+    msg->read->sink_to = sink.to;
+    msg->read->length = sink.length;
+    msg->rr = (struct rnic_rdmap_read_request){
+        .sink_stag = sink.stag,
+        .sink_to = sink.to,
+        .size = sink.length,
+        .source_stag = wr->remote_stag,
+        .source_to = wr->remote_to + before,
+    };
+    msg_append(tx, msg);
+
+    do {
+        tx->staged_sge++;
+    } while (tx->staged_sge < wr->num_sge &&
+             !wr->sge[tx->staged_sge].length);
+    if (tx->staged_sge >= wr->num_sge) {
+        g_clear_pointer(&tx->staged, g_free);
+    }
+    return true;
+}
+
+/* LOCAL_INV and REG_MR send nothing */
+static bool staged_local(struct rnic_qp *qp)
+{
+    struct rnic_tx *tx = qp->tx;
+    struct rnic_send_wr *wr = &tx->staged->wr;
+    enum rnic_mr_error error;
+
+    /* Messages before it may still have to be read from the region */
+    if (tx->head) {
+        return false;
+    }
+    if (wr->opcode == RNIC_WR_LOCAL_INV) {
+        error = rnic_mr_invalidate(qp->dev, qp->pdn, wr->inv_stag, false);
+    } else {
+        error = rnic_mr_fast_reg(qp->dev, qp->pdn, &wr->reg);
+    }
+    if (error != RNIC_MR_OK) {
+        rnic_guest_error(qp->dev, "qpn %u: SQ entry %u (wr_id 0x%" PRIx64
+                         "): %s refused: %s", qp->qpn, wr->index, wr->wr_id,
+                         rnic_wr_opcode_str(wr->opcode),
+                         rnic_mr_error_str(error));
+        return staged_fail(qp, RNIC_WC_MW_BIND_ERR);
+    }
+    rnic_qp_stat(qp, RNIC_STAT_tx_wqes, 1);
+    tx->staged->rec->done = true;
+    g_clear_pointer(&tx->staged, g_free);
+    rnic_sq_complete(qp);
+    return !qp->fault;
+}
+
+static bool next_send(struct rnic_qp *qp)
+{
+    struct rnic_tx *tx = qp->tx;
+    struct rnic_tx_msg *msg = tx->staged;
+
+    if (!msg) {
+        msg = msg_new(RNIC_TX_SEND);
+        if (rnic_sq_fetch(qp, &msg->wr, &msg->rec) != RNIC_WQ_TAKEN) {
+            g_free(msg);
+            return false;
+        }
+        tx->staged = msg;
+        tx->staged_sge = 0;
+    }
+    if (msg->wr.error) {
+        return staged_fail(qp, msg->wr.error);
+    }
+    /* Also waits for the Reads of this QP that are only queued */
+    if ((msg->wr.flags & RNIC_WQE_FENCE) && !tx->staged_sge &&
+        tx->read_count - tx->rtr_read) {
+        return false;
+    }
+    switch (msg->wr.opcode) {
+    case RNIC_WR_READ:
+    case RNIC_WR_READ_INV:
+        return staged_read(qp);
+    case RNIC_WR_LOCAL_INV:
+    case RNIC_WR_REG_MR:
+        return staged_local(qp);
+    case RNIC_WR_WRITE:
+        msg->kind = RNIC_TX_WRITE;
+        break;
+    default:
+        msg->kind = RNIC_TX_SEND;
+        break;
+    }
+    if (!(msg->wr.flags & RNIC_WQE_INLINE) && !sges_valid(qp, &msg->wr, 0)) {
+        return staged_fail(qp, RNIC_WC_LOC_PROT_ERR);
+    }
+    if (msg->kind == RNIC_TX_SEND) {
+        msg->msn = tx->send_msn++;
+    }
+    msg->length = msg->wr.length;
+    tx->staged = NULL;
+    msg_append(tx, msg);
+    return true;
+}
+
+/* Something could go out, but for the gate */
+static bool would_send(struct rnic_qp *qp)
+{
+    if (qp->tx->inbound_count) {
+        return true;
+    }
+    if (!rnic_sq_load_pi(qp)) {
+        rnic_fault_local(qp, RNIC_EV_QP_FATAL);
+        return false;
+    }
+    return qp->sq_pi != qp->sq->fetched;
+}
+
+bool rnic_tx_next_message(struct rnic_qp *qp)
+{
+    struct rnic_tx *tx = qp->tx;
+
+    if (tx->gated) {
+        if (!tx->gate_noted && would_send(qp)) {
+            tx->gate_noted = true;
+            rnic_qp_note_gated(qp);
+        }
+        return false;
+    }
+    if (tx->response_next && next_response(qp)) {
+        tx->response_next = false;
+        return true;
+    }
+    if (qp->fault) {
+        return false;
+    }
+    if (next_send(qp)) {
+        tx->response_next = true;
+        return true;
+    }
+    if (qp->fault) {
+        return false;
+    }
+    return next_response(qp);
+}
+
+void rnic_tx_message_done(struct rnic_qp *qp, struct rnic_tx_msg *msg)
+{
+    struct rnic_tx *tx = qp->tx;
+
+    tx->head = msg->next;
+    if (!tx->head) {
+        tx->tail = &tx->head;
+    }
+    switch (msg->kind) {
+    case RNIC_TX_SEND:
+    case RNIC_TX_WRITE:
+        if (msg->rec) {
+            msg->rec->done = true;
+            rnic_qp_stat(qp, RNIC_STAT_tx_wqes, 1);
+        }
+        break;
+    case RNIC_TX_READ_REQUEST:
+        msg->read->sent = true;
+        if (msg->rec) {
+            rnic_qp_stat(qp, RNIC_STAT_tx_wqes, 1);
+        }
+        break;
+    case RNIC_TX_READ_RESPONSE:
+        tx->inbound_active--;
+        break;
+    }
+    g_free(msg);
+}
+
+void rnic_tx_push_rtr(struct rnic_qp *qp)
+{
+    struct rnic_tx *tx = qp->tx;
+    struct rnic_tx_msg *msg;
+
+    if (qp->params.send_rtr & RNIC_RTR_WRITE) {
+        msg = msg_new(RNIC_TX_WRITE);
+        memset(&msg->wr, 0, offsetof(struct rnic_send_wr, sge));
+        /* Any STag does; some adapters dislike 0 even without payload */
+        msg->wr.remote_stag = 1;
+    } else if (qp->params.send_rtr & RNIC_RTR_READ) {
+        msg = msg_new(RNIC_TX_READ_REQUEST);
+        msg->rr = (struct rnic_rdmap_read_request){ .source_stag = 1 };
+        msg->msn = tx->read_msn++;
+        msg->read = read_push(tx, NULL);
+        tx->rtr_read = true;
+    } else {
+        return;
+    }
+    msg_append(tx, msg);
+}
+
+bool rnic_tx_gated(struct rnic_qp *qp)
+{
+    return qp->tx->gated;
+}
+
+bool rnic_tx_open_gate(struct rnic_qp *qp)
+{
+    bool gated = qp->tx->gated;
+
+    qp->tx->gated = false;
+    return gated;
+}
+
+bool rnic_tx_wants_turn(struct rnic_qp *qp)
+{
+    return qp->tx->staged || qp->tx->inbound_count ||
+           qp->sq->fetched != qp->sq_pi || qp->state == RNIC_QPS_CLOSING;
+}
+
+bool rnic_tx_idle(struct rnic_qp *qp)
+{
+    struct rnic_tx *tx = qp->tx;
+
+    return !tx->head && !tx->staged && !tx->kept && !tx->read_count &&
+           !tx->inbound_count && qp->sq->fetched == qp->closing_pi;
+}
+
+bool rnic_tx_mid_fpdu(struct rnic_qp *qp)
+{
+    return qp->tx && qp->tx->kept;
+}
+
+bool rnic_tx_turn(struct rnic_qp *qp)
+{
+    struct rnic_tx *tx = qp->tx;
+    size_t spent = 0, octets;
+
+    if (tx->blocked) {
+        return false;
+    }
+    while (rnic_qp_running(qp)) {
+        if (spent >= TURN_OCTETS) {
+            return true;
+        }
+        if (tx->kept) {
+            int done = rnic_tx_push_tail(qp);
+
+            if (done < 0) {
+                rnic_fault_stream(qp, RNIC_FAULT_LOST);
+                return false;
+            }
+            if (!done) {
+                break;
+            }
+        }
+        switch (rnic_tx_batch(qp, &octets)) {
+        case RNIC_TX_SENT:
+            spent += octets;
+            continue;
+        case RNIC_TX_BLOCKED:
+            break;
+        case RNIC_TX_FAULT:
+            return false;
+        case RNIC_TX_IDLE:
+            /* A WQE that waits does not need a doorbell, either */
+            if (tx->gated || tx->staged || qp->state != RNIC_QPS_RTS ||
+                qp->sq->fetched != qp->sq_pi) {
+                return false;
+            }
+            if (rnic_sq_arm(qp)) {
+                continue;
+            }
+            return false;
+        }
+        break;
+    }
+    if (!qp->fault) {
+        tx->blocked = true;
+        rnic_stream_want(qp->stream, EPOLLIN | EPOLLOUT);
+    }
+    return false;
+}
+
+void rnic_tx_writable(struct rnic_qp *qp)
+{
+    if (qp->tx->blocked) {
+        qp->tx->blocked = false;
+        rnic_stream_want(qp->stream, EPOLLIN);
+        rnic_qp_make_ready(qp);
+    }
+}
+
+int rnic_tx_push_tail(struct rnic_qp *qp)
+{
+    struct rnic_tx *tx = qp->tx;
+
+    while (tx->kept_pos < tx->kept_len) {
+        struct iovec iov = {
+            .iov_base = tx->kept + tx->kept_pos,
+            .iov_len = tx->kept_len - tx->kept_pos,
+        };
+        ssize_t n = rnic_stream_send(qp->stream, &iov, 1, false);
+
+        if (n == -EAGAIN) {
+            return 0;
+        }
+        if (n < 0) {
+            return -1;
+        }
+        tx->kept_pos += n;
+    }
+    g_clear_pointer(&tx->kept, g_free);
+    tx->kept_len = tx->kept_pos = 0;
+    if (tx->kept_msg) {
+        struct rnic_tx_msg *msg = tx->kept_msg;
+        bool last = tx->kept_last;
+
+        tx->kept_msg = NULL;
+        msg->sent += tx->kept_payload;
+        msg->built = msg->sent;
+        if (last) {
+            rnic_tx_message_done(qp, msg);
+            rnic_sq_complete(qp);
+        }
+    }
+    return 1;
+}
+
+void rnic_tx_terminate(struct rnic_qp *qp, const uint8_t *ulpdu,
+                       uint16_t ulpdu_len)
+{
+    uint8_t fpdu[2 * RNIC_TERM_SIZE_MAX];
+    struct rnic_tx *tx = qp->tx;
+    size_t len = rnic_tx_encode(qp, ulpdu, ulpdu_len, fpdu);
+    size_t rest = tx->kept_len - tx->kept_pos;
+    uint8_t *kept = g_malloc(rest + len);
+
+    if (rest) {
+        memcpy(kept, tx->kept + tx->kept_pos, rest);
+    }
+    memcpy(kept + rest, fpdu, len);
+    g_free(tx->kept);
+    msgs_drop(tx);
+    tx->kept = kept;
+    tx->kept_len = rest + len;
+    tx->kept_pos = 0;
+}
