@@ -35,7 +35,7 @@ locked() {
 }
 
 product_build() {
-    local name=$1 key=$2 what=$3 dir=$RNIC_CACHE/$1-$2
+    local name=$1 what=$3 dir=$RNIC_CACHE/$1-$2
     shift 3
     [ -d "$dir" ] && return
     rm -rf "$dir.new"

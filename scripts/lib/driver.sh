@@ -42,7 +42,8 @@ rnic_ko_build() {
 # rnic_ko_check: (in a step) compile it anew for the kernel that
 # kernel_prepare* chose; any warning is a failure
 rnic_ko_check() {
-    local work=$RNIC_CACHE/build/check-$(basename "$RNIC_KERNEL_DIR")
+    local work
+    work=$RNIC_CACHE/build/check-$(basename "$RNIC_KERNEL_DIR")
     rm -rf "$work"
     mirror_sources "$RNIC_TOP/include" "$work/include"
     mirror_sources "$RNIC_TOP/guest-driver/kernel" "$work/guest-driver/kernel"

@@ -31,7 +31,7 @@ rnic_layer_build() {
         ln -s usr/lib "$tree/lib"
         depmod -b "$tree" "$RNIC_KERNEL_RELEASE"
         # The other modules are in the layer below
-        rm -r "$tree/lib" "$modules"/kernel
+        rm -r "${tree:?}/lib" "$modules/kernel"
     fi
     if [ -n "$RNIC_PROVIDER_DIR" ]; then
         for name in "$RNIC_PROVIDER_DIR"/librnic-rdmav*.so; do

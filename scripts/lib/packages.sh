@@ -107,6 +107,7 @@ apt_suite() {
         deb "$RNIC_KEYRING" "$mirror" "$suite" \
         deb-src "$RNIC_KEYRING" "$mirror" "$suite" >"$dir/sources.list"
     # sid's Release file expires on a mirror that is a snapshot
+    # shellcheck disable=SC2054  # the comma is a value: force none
     APT=(-o Dir::Etc::SourceList="$dir/sources.list"
         -o Dir::Etc::SourceParts=/dev/null
         -o Dir::State::Lists="$dir/lists"
@@ -155,6 +156,7 @@ apt_suite_extract() {
         [[ " ${EXTRACT_WITHOUT//$'\n'/ } " == *" $name "* ]] && continue
         dpkg-deb --fsys-tarfile "$deb" |
             tar -x --no-same-owner --keep-directory-symlink -C "$dir"
+        # shellcheck disable=SC2016  # dpkg-deb's own variables
         dpkg-deb -W --showformat '${Package} ${Version}\n' "$deb"
     done >"$dir/packages"
     rm -f "$archives"/*.deb

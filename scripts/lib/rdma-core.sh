@@ -85,7 +85,7 @@ rdma_core_headers() {
 guest_sdk_build() {
     apt_suite_update "$1"
     apt_suite_extract "$1" "$2" libibverbs-dev librdmacm-dev
-    rm -rf "$2"/usr/share "$2"/etc "$2"/var
+    rm -rf "${2:?}"/{usr/share,etc,var}
 }
 
 # guest_sdk SUITE: exports RNIC_GUEST_SDK, a folder whose usr/include and

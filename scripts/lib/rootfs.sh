@@ -35,7 +35,7 @@ rootfs_trim() {
         -exec rm -rf {} +
     rm -rf "$root"/var/{cache,lib,backups} "$root"/usr/{games,src,include}
     rm -rf "$root/usr/lib"/{systemd,udev,tmpfiles.d,sysusers.d,modules-load.d} \
-        "$root"/{boot,media,srv,opt} "$lib"/gconv "$lib"/perl* \
+        "${root:?}"/{boot,media,srv,opt} "$lib"/gconv "$lib"/perl* \
         "$lib"/security "$lib"/libmemusage.so "$lib"/libpcprofile.so
     find "$root"/usr/lib/python3* -depth \( -name __pycache__ \
         -o -name test -o -name idlelib -o -name lib2to3 -o -name ensurepip \
@@ -54,7 +54,7 @@ rootfs_trim() {
 
 # rootfs_build SUITE DIR: (in a step)
 rootfs_build() {
-    local suite=$1 dir=$2 root=$2/root tests busybox applet path
+    local suite=$1 dir=$2 root=$2/root lib tests busybox applet path
     mkdir "$root"
     apt_suite_update "$suite"
     # shellcheck disable=SC2086  # a list of names
@@ -82,8 +82,9 @@ rootfs_build() {
     # What no package brought is busybox's. It is run by the guest's own
     # loader, since this machine's libc may be older.
     busybox=$root/usr/bin/busybox
-    for applet in $("$root/usr/lib64/ld-linux-x86-64.so.2" --library-path \
-        "$root/usr/lib/x86_64-linux-gnu" "$busybox" --list); do
+    lib=$root/usr/lib/x86_64-linux-gnu
+    for applet in $("$lib/ld-linux-x86-64.so.2" --library-path "$lib" \
+        "$busybox" --list); do
         for path in bin sbin; do
             [ -e "$root/usr/$path/$applet" ] && continue 2
             [ -L "$root/usr/$path/$applet" ] && continue 2
@@ -113,12 +114,13 @@ rootfs_prepare() {
         [ -d "$dir" ] && break
         [ -n "${RNIC_GUEST_SUITE:-}" ] && [ "$suite" != "$RNIC_GUEST_SUITE" ] &&
             continue
-        attempt "looking for the guest's suite, $suite" apt_suite_update "$suite"
+        attempt "looking for the guest's suite, $suite" \
+            apt_suite_update "$suite"
         [ "$ATTEMPT_RC" = 0 ] && break
         say "this mirror has no $suite, see $ATTEMPT_LOG"
         dir=
     done
-    [ -n "$dir" ] || die "neither trixie nor bookworm could be had for the guest"
+    [ -n "$dir" ] || die "neither trixie nor bookworm to be had for the guest"
     RNIC_GUEST_SUITE=$suite
     product "rootfs-$suite" "$key" \
         "making the guest's root file system ($suite)" rootfs_build "$suite"

@@ -39,10 +39,10 @@ struct command {
     unsigned long tag;
     pid_t pid;
     int pidfd;
-    int out;                    /* read end of its stdout and stderr */
-    int in;                     /* write end of its stdin, or -1 */
-    bool in_eof;                /* close in when the bytes below are written */
-    char *pending;              /* stdin that it has not taken yet */
+    int out;       /* read end of its stdout and stderr */
+    int in;        /* write end of its stdin, or -1 */
+    bool in_eof;   /* close in when the bytes below are written */
+    char *pending; /* stdin that it has not taken yet */
     size_t pending_len;
 };
 
@@ -128,8 +128,8 @@ static void send_exit(unsigned long tag, int status)
 {
     char line[LINE_MAX_BYTES];
 
-    port_write(line, snprintf(line, sizeof(line), "exit %lu %d\n", tag,
-                              status));
+    port_write(line,
+               snprintf(line, sizeof(line), "exit %lu %d\n", tag, status));
 }
 
 static void send_out(unsigned long tag, const char *data, size_t len)
