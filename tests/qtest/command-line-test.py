@@ -51,12 +51,12 @@ BAD = [
 ]
 
 
-def run(*arguments, preload=None, timeout=60):
+def run(*arguments, preload=None, stdin=''):
     env = dict(os.environ)
     if preload:
         env['LD_PRELOAD'] = preload
-    return subprocess.run(arguments, env=env, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(arguments, env=env, input=stdin, text=True,
+                          capture_output=True, timeout=60, check=False)
 
 
 class Machine:
@@ -212,6 +212,28 @@ class Properties(unittest.TestCase):
 
     def test_mac_without_uuid_is_random(self):
         self.assertNotEqual(self.mac(), self.mac())
+
+
+class Tracing(unittest.TestCase):
+    def traced(self, *arguments, preload=None):
+        result = run(QEMU, '-accel', 'qtest', '-M', 'pc', '-nodefaults',
+                     '-display', 'none', '-device', 'rnic,id=here',
+                     '-no-shutdown', '-monitor', 'stdio', *arguments,
+                     preload=preload, stdin='quit\n')
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stderr
+
+    def test_options_of_either_kind_enable_events(self):
+        for way in ({'preload': PRELOAD}, {}):
+            load = () if way else ('-plugin', DEVICE)
+            for options in (('-trace', 'rnic_*'), ('--trace', 'enable=rnic_d*'),
+                            ('-d', 'unimp,trace:rnic_device')):
+                with self.subTest(way=way, options=options):
+                    self.assertIn('rnic_device here: ',
+                                  self.traced(*load, *options, **way))
+
+    def test_nothing_is_traced_unasked(self):
+        self.assertEqual(self.traced('-plugin', DEVICE), '')
 
 
 class Running(unittest.TestCase):

@@ -118,6 +118,53 @@ static void __attribute__((constructor)) rnic_load(void)
     loaded = true;
 }
 
+/* A pattern of -trace or of '-d trace:', if it is about this device */
+static void enable_trace(void (*enable)(const char *), const char *text)
+{
+    char *pattern = strndup(text, strcspn(text, ","));
+
+    if (pattern && !strncmp(pattern + (*pattern == '-'), "rnic", 4)) {
+        enable(pattern);
+    }
+    free(pattern);
+}
+
+/*
+ * QEMU has enabled the trace events of its command line before it loaded this
+ * plugin, and did not know the device's. It keeps no copy of the options.
+ */
+static void enable_traces(void)
+{
+    void (*enable)(const char *) = dlsym(RTLD_DEFAULT, "trace_enable_events");
+    FILE *file = fopen("/proc/self/cmdline", "r");
+    char *text = NULL;
+    size_t size = 0;
+    char option = 0;
+
+    while (enable && file && getdelim(&text, &size, '\0', file) > 0) {
+        const char *name = text + strspn(text, "-");
+
+        if (option == 't') {
+            enable_trace(enable, text + (strncmp(text, "enable=", 7) ? 0 : 7));
+        } else if (option == 'd') {
+            for (const char *item = text; item; item = strchr(item, ',')) {
+                item += *item == ',';
+                if (!strncmp(item, "trace:", 6)) {
+                    enable_trace(enable, item + 6);
+                }
+            }
+        }
+        option = 0;
+        if (*text == '-' && (!strcmp(name, "trace") || !strcmp(name, "d"))) {
+            option = *name;
+        }
+    }
+    free(text);
+    if (file) {
+        fclose(file);
+    }
+}
+
 /* No code is instrumented: -plugin is only the way in */
 QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
                                            const qemu_info_t *info, int argc,
@@ -134,5 +181,6 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
                 argv[0]);
         return -1;
     }
+    enable_traces();
     return 0;
 }
