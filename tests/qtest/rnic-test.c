@@ -556,6 +556,68 @@ static void test_hotplug_finishes(void *obj, void *data, QGuestAllocator *alloc)
     }
 }
 
+static char *pid_file(void)
+{
+    return g_strdup_printf("%s/rnic-qtest-%d.pid", g_get_tmp_dir(), getpid());
+}
+
+static void *with_pid_file(GString *cmd_line, void *arg)
+{
+    g_autofree char *path = pid_file();
+
+    g_string_append_printf(cmd_line, " -pidfile %s ", path);
+    return arg;
+}
+
+static int qemu_pid(void)
+{
+    g_autofree char *path = pid_file();
+    g_autofree char *text = NULL;
+
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    return atoi(text);
+}
+
+/* How many entries a folder of QEMU in /proc has */
+static unsigned entries(int pid, const char *what)
+{
+    g_autofree char *path = g_strdup_printf("/proc/%d/%s", pid, what);
+    GDir *dir = g_dir_open(path, 0, NULL);
+    unsigned count = 0;
+
+    g_assert_nonnull(dir);
+    while (g_dir_read_name(dir)) {
+        count++;
+    }
+    g_dir_close(dir);
+    return count;
+}
+
+static void test_unplug_frees_descriptors_and_thread(void *obj, void *data,
+                                                     QGuestAllocator *alloc)
+{
+    QPCIDevice *dev = &((QRnic *)obj)->dev;
+    QTestState *qts = dev->bus->qts;
+    unsigned descriptors = 0, threads = 0;
+    int pid = qemu_pid();
+
+    for (unsigned i = 0; i < 10; i++) {
+        qtest_qmp_device_add(qts, "rnic", "rnic1", "{'addr': '0x06'}");
+        if (i > 0) {
+            g_assert_cmpuint(entries(pid, "fd"), >, descriptors);
+            g_assert_cmpuint(entries(pid, "task"), ==, threads + 1);
+        }
+        qpci_unplug_acpi_device_test(qts, "rnic1", 0x06);
+        /* What the first round leaves is QEMU's own */
+        if (i == 0) {
+            descriptors = entries(pid, "fd");
+            threads = entries(pid, "task");
+        }
+        g_assert_cmpuint(entries(pid, "fd"), ==, descriptors);
+        g_assert_cmpuint(entries(pid, "task"), ==, threads);
+    }
+}
+
 static void test_unplug_while_enabled(void *obj, void *data,
                                       QGuestAllocator *alloc)
 {
@@ -691,6 +753,9 @@ static void rnic_register_nodes(void)
                  test_stopped_vm_touches_no_memory, NULL);
     qos_add_test("reset-of-stopped-vm", "rnic", test_reset_of_stopped_vm, NULL);
     qos_add_test("hotplug-finishes", "rnic", test_hotplug_finishes, NULL);
+    qos_add_test("unplug-frees-descriptors-and-thread", "rnic",
+                 test_unplug_frees_descriptors_and_thread,
+                 &(QOSGraphTestOptions){ .before = with_pid_file });
     qos_add_test("unplug-while-enabled", "rnic", test_unplug_while_enabled,
                  NULL);
     qos_add_test("function-level-reset", "rnic", test_function_level_reset,
