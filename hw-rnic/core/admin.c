@@ -111,6 +111,9 @@ static enum rnic_admin_status cmd_create_qp(struct rnic_device *dev,
                                             const struct rnic_asqe *cmd,
                                             struct rnic_acqe *resp)
 {
+    if (cmd->create_qp.rsvd) {
+        return RNIC_ADMIN_BAD_PARAM;
+    }
     return rnic_qp_create(dev, &cmd->create_qp);
 }
 

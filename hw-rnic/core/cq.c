@@ -24,7 +24,7 @@ enum rnic_admin_status rnic_cq_create(struct rnic_device *dev,
     struct rnic_eq *eq;
 
     if (cqn == 0 || cqn >= RNIC_MAX_CQ) {
-        return RNIC_ADMIN_BAD_ID;
+        return RNIC_ADMIN_BAD_PARAM;
     }
     if (dev->cqs[cqn]) {
         return RNIC_ADMIN_IN_USE;

@@ -48,7 +48,7 @@ enum rnic_admin_status rnic_eq_create(struct rnic_device *dev,
     struct rnic_eq *eq;
 
     if (eqn >= RNIC_MAX_EQ) {
-        return RNIC_ADMIN_BAD_ID;
+        return RNIC_ADMIN_BAD_PARAM;
     }
     if (dev->eqs[eqn]) {
         return RNIC_ADMIN_IN_USE;

@@ -162,11 +162,8 @@ enum rnic_admin_status rnic_mr_reg(struct rnic_device *dev,
     enum rnic_admin_status status;
     struct mr *mr;
 
-    if (pdn == 0 || pdn >= RNIC_MAX_PD) {
-        return RNIC_ADMIN_BAD_ID;
-    }
-    if (access & ~RNIC_ACCESS_ALL || flags & ~RNIC_MR_ALL_DMA ||
-        cmd->rsvd[0] || cmd->rsvd[1] || cmd->rsvd[2]) {
+    if (pdn == 0 || pdn >= RNIC_MAX_PD || access & ~RNIC_ACCESS_ALL ||
+        flags & ~RNIC_MR_ALL_DMA || cmd->rsvd[0] || cmd->rsvd[1] || cmd->rsvd[2]) {
         return RNIC_ADMIN_BAD_PARAM;
     }
     mr = g_new0(struct mr, 1);
@@ -214,11 +211,9 @@ enum rnic_admin_status rnic_mr_alloc(struct rnic_device *dev,
     uint32_t max_pages = GUINT32_FROM_LE(cmd->max_pages);
     struct mr *mr;
 
-    if (pdn == 0 || pdn >= RNIC_MAX_PD) {
-        return RNIC_ADMIN_BAD_ID;
-    }
-    if (max_pages == 0 || max_pages > RNIC_MAX_FR_PAGES || cmd->rsvd[0] ||
-        cmd->rsvd[1] || cmd->rsvd[2]) {
+    if (pdn == 0 || pdn >= RNIC_MAX_PD || max_pages == 0 ||
+        max_pages > RNIC_MAX_FR_PAGES || cmd->rsvd[0] || cmd->rsvd[1] ||
+        cmd->rsvd[2]) {
         return RNIC_ADMIN_BAD_PARAM;
     }
     if (max_pages > RNIC_MAX_BUF_PAGES - MIN(dev->buf_pages,

@@ -26,18 +26,19 @@ enum rnic_admin_status rnic_srq_create(struct rnic_device *dev,
     struct rnic_srq *srq;
 
     if (srqn == 0 || srqn >= RNIC_MAX_SRQ) {
-        return RNIC_ADMIN_BAD_ID;
+        return RNIC_ADMIN_BAD_PARAM;
     }
     if (dev->srqs[srqn]) {
         return RNIC_ADMIN_IN_USE;
     }
-    if (cmd->rsvd || !depth || depth > RNIC_MAX_QP_WR || depth & (depth - 1) ||
+    if (cmd->rsvd || pdn == 0 || pdn >= RNIC_MAX_PD || !depth ||
+        depth > RNIC_MAX_QP_WR || depth & (depth - 1) ||
         stride < RNIC_WQE_STRIDE_MIN || stride > RNIC_WQE_STRIDE_MAX ||
         stride & (stride - 1) || limit > depth) {
         return RNIC_ADMIN_BAD_PARAM;
     }
     uctx = rnic_uctx_find(dev, GUINT32_FROM_LE(cmd->uctx));
-    if (!uctx || pdn == 0 || pdn >= RNIC_MAX_PD) {
+    if (!uctx) {
         return RNIC_ADMIN_BAD_ID;
     }
     srq = g_new0(struct rnic_srq, 1);

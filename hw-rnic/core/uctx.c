@@ -21,7 +21,7 @@ enum rnic_admin_status rnic_uctx_create(struct rnic_device *dev,
     struct rnic_uctx *uctx;
 
     if (id >= RNIC_DB_PAGES) {
-        return RNIC_ADMIN_BAD_ID;
+        return RNIC_ADMIN_BAD_PARAM;
     }
     if (dev->uctx[id]) {
         return RNIC_ADMIN_IN_USE;

@@ -49,8 +49,10 @@ enum rnic_admin_opcode {
 enum rnic_admin_status {
     RNIC_ADMIN_OK = 0,
     RNIC_ADMIN_BAD_OPCODE = 1,
-    RNIC_ADMIN_BAD_PARAM = 2,   /* a field is out of its range */
-    RNIC_ADMIN_BAD_ID = 3,      /* no such object, or not of this context */
+    RNIC_ADMIN_BAD_PARAM = 2,   /* a field is out of its range; so is an id
+                                 * that the driver chooses, or a PDN */
+    RNIC_ADMIN_BAD_ID = 3,      /* an id of an existing object: there is no
+                                 * such object, or not of this context */
     RNIC_ADMIN_IN_USE = 4,      /* the id is taken, or others refer to it */
     RNIC_ADMIN_NO_RESOURCES = 5,
     RNIC_ADMIN_BAD_ADDRESS = 6, /* not RAM, or not aligned */

@@ -86,11 +86,11 @@
                                          * while ENABLE is 0 */
 
 /*
- * Writing RESET, or 0 to ENABLE while it is 1, resets the device: RESETTING is 1
- * before the write ends, CTRL reads 0, every object, connection and counter
+ * Writing RESET, or 0 to ENABLE while it is 1, resets the device: RESETTING is
+ * 1 before the write ends, CTRL reads 0, every object, connection and counter
  * goes, and then all registers are as after power on. Until RESETTING is 0
- * again, and while FATAL is 1, writes of other registers and of ENABLE have no
- * effect.
+ * again, writes of other registers and of ENABLE have no effect. While FATAL
+ * is 1 ENABLE cannot be set.
  */
 #define RNIC_CTRL_ENABLE        (1u << 0)
 #define RNIC_CTRL_RESET         (1u << 1)   /* reads as 0 */

@@ -111,7 +111,7 @@ void th_step(int timeout_ms);
 /* Runs engines for this long */
 void th_run_for(unsigned ms);
 uint64_t th_now_ms(void);
-/* Runs engines until @condition holds; a failure of the test if it never does */
+/* Runs engines until @condition holds; if it never does, the test fails */
 #define th_wait(condition)                                                  \
     do {                                                                    \
         uint64_t th_end = th_now_ms() + TH_TIMEOUT_MS;                      \
@@ -239,7 +239,7 @@ unsigned th_qp_modify(struct th_qp *qp, enum rnic_qp_state state);
 /* A work request for the SQ */
 struct th_wr {
     enum rnic_wr_opcode opcode;
-    unsigned flags;             /* RNIC_WQE_*; INLINE follows from inline_data */
+    unsigned flags;             /* RNIC_WQE_* but INLINE */
     uint64_t wr_id;
     struct rnic_sge sge[RNIC_MAX_SGE];
     unsigned num_sge;
