@@ -7,7 +7,7 @@
 #define CTL_SLOTS 64
 #define CTL_DATA 480
 
-enum kind { CTL_START, CTL_PAYLOAD, CTL_VERDICT };
+enum kind { CTL_START, CTL_PAYLOAD, CTL_VERDICT, CTL_END };
 
 struct message {
     uint32_t kind;
@@ -48,14 +48,6 @@ void ctl_open(struct test *ctl)
     conn_complete(ctl, c);
 }
 
-void ctl_close(struct test *ctl)
-{
-    if (ctl->conn_count) {
-        rdma_disconnect(ctl_conn(ctl)->id);
-    }
-    test_cleanup(ctl);
-}
-
 static void send_message(struct test *ctl, enum kind kind, uint32_t tag,
                          const void *data, size_t len)
 {
@@ -72,6 +64,17 @@ static void send_message(struct test *ctl, enum kind kind, uint32_t tag,
     post_send_buf(ctl, ctl_conn(ctl), 0, IBV_SEND_SIGNALED, b, offset,
                   sizeof(*m));
     wait_ok(ctl, ctl_conn(ctl)->send_cq, 0, IBV_WC_SEND);
+}
+
+void ctl_close(struct test *ctl)
+{
+    if (ctl->client) {
+        send_message(ctl, CTL_END, 0, "", 0);
+        conn_expect_event(ctl, ctl_conn(ctl), RDMA_CM_EVENT_DISCONNECTED);
+    } else {
+        rdma_disconnect(ctl_conn(ctl)->id);
+    }
+    test_cleanup(ctl);
 }
 
 static void take_message(struct test *ctl, const struct ibv_wc *wc,
@@ -160,10 +163,10 @@ bool ctl_next(struct test *ctl, char *name, size_t size, uint32_t *tag)
     do {
         CHECK(ctl, !ibv_req_notify_cq(cq->cq, 0), "ibv_req_notify_cq");
         if (ibv_poll_cq(cq->cq, 1, &wc) == 1) {
-            if (wc.status == IBV_WC_WR_FLUSH_ERR) {
+            take_message(ctl, &wc, &m);
+            if (m.kind == CTL_END) {
                 return false;
             }
-            take_message(ctl, &wc, &m);
             CHECK(ctl, m.kind == CTL_START, "control message out of turn");
             snprintf(name, size, "%s", (char *)m.data);
             *tag = m.tag;

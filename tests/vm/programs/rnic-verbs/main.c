@@ -15,6 +15,7 @@
 #include <netdb.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -182,6 +183,7 @@ static int run_self(struct test *ctl, char **names, int count)
     }
     if (!child) {
         close(ready[0]);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         _exit(run_server(ctl, ready[1]));
     }
     close(ready[1]);

@@ -172,7 +172,7 @@ void ctl_open(struct test *ctl);
 void ctl_close(struct test *ctl);
 /* Of the runner */
 void ctl_start(struct test *ctl, const char *name, uint32_t tag);
-/* False: the peer has gone */
+/* False: the client has no more */
 bool ctl_next(struct test *ctl, char *name, size_t size, uint32_t *tag);
 /* Exchanges verdicts: t->why and t->peer_why */
 void ctl_verdict(struct test *t);
