@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "net/addr.h"
+#include "raw-peer.h"
+#include "wire/byteorder.h"
+
+struct rnic_sockaddr raw_host(struct th_guest *guest, const char *address,
+                              uint16_t port)
+{
+    struct rnic_sockaddr sa = th_sockaddr(address, port), host;
+
+    g_assert_true(rnic_addr_to_host(guest->dev->addrs, &sa, &host));
+    return host;
+}
+
+int raw_socket(struct th_guest *guest, const char *address, uint16_t port)
+{
+    struct rnic_sockaddr host = raw_host(guest, address, port);
+    struct sockaddr_storage os;
+    socklen_t len = rnic_sockaddr_to_os(&host, &os);
+    int fd = socket(os.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+                    0), one = 1;
+
+    g_assert_cmpint(fd, >=, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    g_assert_cmpint(bind(fd, (struct sockaddr *)&os, len), ==, 0);
+    return fd;
+}
+
+int raw_listen(struct th_guest *guest, const char *address, uint16_t *port)
+{
+    int fd = raw_socket(guest, address, *port);
+    struct sockaddr_in in;
+    socklen_t len = sizeof(in);
+
+    g_assert_cmpint(listen(fd, 64), ==, 0);
+    g_assert_cmpint(getsockname(fd, (struct sockaddr *)&in, &len), ==, 0);
+    *port = ntohs(in.sin_port);
+    return fd;
+}
+
+int raw_accept(int listener)
+{
+    int fd = -1, one = 1;
+
+    th_wait((fd = accept4(listener, NULL, NULL,
+                          SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    return fd;
+}
+
+int raw_connect(struct th_guest *guest, const char *from, const char *to,
+                uint16_t port)
+{
+    int fd = raw_socket(guest, from, 0);
+    struct rnic_sockaddr host = raw_host(guest, to, port);
+    struct sockaddr_storage os;
+    socklen_t len = rnic_sockaddr_to_os(&host, &os);
+
+    th_wait(connect(fd, (struct sockaddr *)&os, len) == 0 ||
+            errno == EISCONN);
+    return fd;
+}
+
+void raw_send(int fd, const void *octets, size_t len)
+{
+    const uint8_t *p = octets;
+
+    while (len) {
+        ssize_t n;
+
+        th_wait((n = send(fd, p, len, MSG_NOSIGNAL)) >= 0 ||
+                errno != EAGAIN);
+        g_assert_cmpint(n, >, 0);
+        p += n;
+        len -= n;
+    }
+}
+
+void raw_recv(int fd, void *octets, size_t len)
+{
+    uint8_t *p = octets;
+
+    while (len) {
+        ssize_t n;
+
+        th_wait((n = recv(fd, p, len, 0)) >= 0 || errno != EAGAIN);
+        g_assert_cmpint(n, >, 0);
+        p += n;
+        len -= n;
+    }
+}
+
+bool raw_closed(int fd, size_t *dropped)
+{
+    uint8_t octets[4096];
+    size_t total = 0;
+    ssize_t n;
+
+    do {
+        th_wait((n = recv(fd, octets, sizeof(octets), 0)) >= 0 ||
+                errno != EAGAIN);
+        total += MAX(n, 0);
+    } while (n > 0);
+    if (n < 0) {
+        g_assert_cmpint(errno, ==, ECONNRESET);
+    }
+    if (dropped) {
+        *dropped = total;
+    }
+    return n < 0;
+}
+
+void raw_silent(int fd, unsigned ms)
+{
+    uint8_t octet;
+
+    th_run_for(ms);
+    g_assert_cmpint(recv(fd, &octet, 1, MSG_PEEK), ==, -1);
+    g_assert_cmpint(errno, ==, EAGAIN);
+}
+
+void raw_abort(int fd)
+{
+    struct linger linger = { .l_onoff = 1 };
+
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+    close(fd);
+}
+
+size_t raw_frame(uint8_t *to, bool reply, uint8_t flags, uint8_t rev,
+                 const void *pd, uint16_t pd_len)
+{
+    memcpy(to, reply ? "MPA ID Rep Frame" : "MPA ID Req Frame", 16);
+    to[16] = flags;
+    to[17] = rev;
+    rnic_put_be16(to + 18, pd_len);
+    if (pd) {
+        memcpy(to + 20, pd, pd_len);
+    }
+    return 20 + (pd ? pd_len : 0);
+}
+
+void raw_block(uint8_t block[4], uint16_t a_b_ird, uint16_t c_d_ord)
+{
+    rnic_put_be16(block, a_b_ird);
+    rnic_put_be16(block + 2, c_d_ord);
+}
+
+void raw_send_frame(int fd, bool reply, uint8_t flags, uint8_t rev,
+                    const void *pd, uint16_t pd_len)
+{
+    g_autofree uint8_t *octets = g_malloc(RAW_FRAME_MAX);
+
+    raw_send(fd, octets, raw_frame(octets, reply, flags, rev, pd, pd_len));
+}
+
+void raw_recv_frame(int fd, bool reply, struct raw_frame *frame)
+{
+    uint8_t header[20];
+
+    memset(frame, 0, sizeof(*frame));
+    raw_recv(fd, header, sizeof(header));
+    g_assert_cmpmem(header, 16,
+                    reply ? "MPA ID Rep Frame" : "MPA ID Req Frame", 16);
+    frame->flags = header[16];
+    frame->rev = header[17];
+    frame->pd_len = rnic_get_be16(header + 18);
+    g_assert_cmpuint(frame->pd_len, <=, 512);
+    raw_recv(fd, frame->pd, frame->pd_len);
+    if (frame->flags & RAW_S) {
+        g_assert_cmpuint(frame->pd_len, >=, 4);
+        frame->ird = rnic_get_be16(frame->pd);
+        frame->ord = rnic_get_be16(frame->pd + 2);
+    }
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A peer without an RNIC: plain TCP sockets in the fabric of a guest, which say
+ * exactly what a test wants said
+ *
+ * Descriptors are non-blocking; the functions run the engines while they wait.
+ */
+#ifndef TESTS_CORE_RAW_PEER_H
+#define TESTS_CORE_RAW_PEER_H
+
+#include "harness.h"
+
+/* The host's address for @address in the fabric of @guest */
+struct rnic_sockaddr raw_host(struct th_guest *guest, const char *address,
+                              uint16_t port);
+/* A socket bound to @address; port 0: any */
+int raw_socket(struct th_guest *guest, const char *address, uint16_t port);
+int raw_listen(struct th_guest *guest, const char *address, uint16_t *port);
+int raw_accept(int listener);
+/* From @from to @to; waits for TCP only */
+int raw_connect(struct th_guest *guest, const char *from, const char *to,
+                uint16_t port);
+
+void raw_send(int fd, const void *octets, size_t len);
+/* Waits for exactly @len octets */
+void raw_recv(int fd, void *octets, size_t len);
+/* Waits until the other end closed; what it sent before is dropped. *@dropped
+ * (may be NULL): how many octets. True: RST. */
+bool raw_closed(int fd, size_t *dropped);
+/* Nothing comes and nothing is closed for @ms */
+void raw_silent(int fd, unsigned ms);
+/* Closes with RST */
+void raw_abort(int fd);
+
+/*
+ * MPA startup frames. @pd_len octets of @pd follow the 20 octets of header,
+ * the enhanced block among them.
+ */
+#define RAW_M 0x80
+#define RAW_C 0x40
+#define RAW_R 0x20
+#define RAW_S 0x10
+#define RAW_FRAME_MAX (20 + 65535)
+size_t raw_frame(uint8_t *to, bool reply, uint8_t flags, uint8_t rev,
+                 const void *pd, uint16_t pd_len);
+/* The enhanced block: A, B and IRD; C, D and ORD */
+#define RAW_A 0x8000
+#define RAW_B 0x4000
+#define RAW_CW 0x8000
+#define RAW_D 0x4000
+void raw_block(uint8_t block[4], uint16_t a_b_ird, uint16_t c_d_ord);
+void raw_send_frame(int fd, bool reply, uint8_t flags, uint8_t rev,
+                    const void *pd, uint16_t pd_len);
+struct raw_frame {
+    uint8_t flags, rev;
+    uint16_t pd_len;
+    uint16_t ird, ord;          /* the words of the block, as on the wire */
+    uint8_t pd[512];
+};
+/* Waits for a frame and checks its key */
+void raw_recv_frame(int fd, bool reply, struct raw_frame *frame);
+
+#endif
