@@ -44,7 +44,8 @@ package_dependencies() {
         sed -n 's/^ *Depends: *//p' | tr -d '<>'
 }
 
-# kernel_fetch META DIR: (in a step) image and headers by dpkg -x
+# kernel_fetch META DIR: (in a step) image and headers by dpkg -x; called in a
+# condition, so it watches each status itself
 kernel_fetch() {
     local meta=$1 dir=$2 image headers debs
     image=$(package_dependencies "linux-image-$meta" | head -n 1)
@@ -58,9 +59,9 @@ kernel_fetch() {
     mkdir "$dir/debs"
     # shellcheck disable=SC2086  # a list of names
     (cd "$dir/debs" && apt-get -q -o APT::Sandbox::User=root \
-        -o Acquire::Retries=3 download "$image" "$headers" $debs)
+        -o Acquire::Retries=3 download "$image" "$headers" $debs) || return
     for deb in "$dir"/debs/*.deb; do
-        dpkg-deb -x "$deb" "$dir/tree"
+        dpkg-deb -x "$deb" "$dir/tree" || return
     done
     rm -rf "$dir/debs"
     echo "${image#linux-image-}" >"$dir/release"
@@ -115,13 +116,11 @@ kernel_build() {
         "$tree/boot/vmlinuz-$release" "$dir/vmlinux"
     cp "$tree/boot/config-$release" "$dir/config"
     modules_closure "$tree" "$release" "$dir/modules"
-    mv "$tree/usr/src" "$dir/src"
-    [ -d "$tree/usr/lib/linux-kbuild-${release%-*}" ] || true
+    # usr/src beside usr/lib, as the headers' relative links expect it
     mkdir -p "$dir/usr/lib"
+    mv "$tree/usr/src" "$dir/usr/src"
     mv "$tree"/usr/lib/linux-kbuild-* "$dir/usr/lib/"
     rm -rf "$tree"
-    # usr/src beside usr/lib, as the headers' relative links expect it
-    mv "$dir/src" "$dir/usr/src"
     headers=usr/src/linux-headers-$release
     # The one absolute path in the headers: where the common part lies
     sed -i -E "s#(=|include )/usr/src/#\1$PRODUCT_FINAL/usr/src/#" \
