@@ -17,7 +17,10 @@ struct rnic_sockaddr raw_host(struct th_guest *guest, const char *address,
 int raw_socket(struct th_guest *guest, const char *address, uint16_t port);
 int raw_listen(struct th_guest *guest, const char *address, uint16_t *port);
 int raw_accept(int listener);
-/* From @from to @to; waits for TCP only */
+/* Connects a socket to @to; waits for TCP only */
+void raw_connect_socket(struct th_guest *guest, int fd, const char *to,
+                        uint16_t port);
+/* The same with a new socket at @from */
 int raw_connect(struct th_guest *guest, const char *from, const char *to,
                 uint16_t port);
 
