@@ -32,8 +32,7 @@ static int rnic_query_device_ex(struct ibv_context *context,
         return err;
     }
     snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver), "%u.%u",
-             (unsigned)(resp.base.fw_ver >> 16 & 0xffff),
-             (unsigned)(resp.base.fw_ver & 0xffff));
+             (unsigned)(resp.base.fw_ver >> 32), (unsigned)resp.base.fw_ver);
     return 0;
 }
 
