@@ -34,6 +34,9 @@ locked() {
     exec {fd}>&-
 }
 
+# How long a product that nothing uses is kept: two weeks
+PRODUCT_MINUTES=20160
+
 product_build() {
     local name=$1 what=$3 dir=$RNIC_CACHE/$1-$2
     shift 3
@@ -42,9 +45,9 @@ product_build() {
     mkdir "$dir.new"
     PRODUCT_FINAL=$dir step "$what" "$@" "$dir.new"
     mv "$dir.new" "$dir"
-    # Older products of this name that nothing used for two weeks
-    find "$RNIC_CACHE" -maxdepth 1 -name "$name-????????????" -mtime +14 \
-        -exec rm -rf {} + || true
+    # Other products of this name that nothing used for so long
+    find "$RNIC_CACHE" -maxdepth 1 -name "$name-????????????" \
+        -mmin +"$PRODUCT_MINUTES" -exec rm -rf {} + || true
 }
 
 # product NAME KEY WHAT BUILD [ARG]...: the folder NAME-KEY of the cache, its
