@@ -303,9 +303,15 @@ int rnic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 				  qp->qpn);
 			return -EINVAL;
 		case IB_QPS_SQD:
-			if (now != IB_QPS_SQD)
-				ret = rnic_qp_set_state(rdev, qp->qpn,
-							RNIC_QPS_CLOSING);
+			if (now == IB_QPS_SQD || now == IB_QPS_ERR)
+				break;
+			ret = rnic_qp_set_state(rdev, qp->qpn,
+						RNIC_QPS_CLOSING);
+			/* When both ends disconnect, the later one finds the
+			 * connection closed
+			 */
+			if (ret && qp_state(rdev, qp) == IB_QPS_ERR)
+				ret = 0;
 			break;
 		case IB_QPS_SQE:
 			if (now != IB_QPS_SQE)

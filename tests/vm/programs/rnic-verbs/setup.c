@@ -217,6 +217,9 @@ static void test_disconnect_delivers(struct test *t)
                   "message %u is wrong", i);
         }
         conn_expect_event(t, c, RDMA_CM_EVENT_DISCONNECTED);
+        /* Programs answer a disconnect with their own */
+        CHECK(t, !rdma_disconnect(c->id), "the second rdma_disconnect: %s",
+              strerror(errno));
     }
 }
 
