@@ -121,13 +121,17 @@ static int put_send_wqe(struct rnic_qp *qp, struct rnic_sq_wqe *wqe,
 		put_remote(wqe, wr);
 		return put_data(&qp->sq, wqe, wr);
 	case IB_WR_RDMA_READ_WITH_INV:
-		wqe->inv_stag = cpu_to_le32(wr->ex.invalidate_rkey);
-		fallthrough;
 	case IB_WR_RDMA_READ:
 		wqe->opcode = wr->opcode == IB_WR_RDMA_READ ?
 			      RNIC_WR_READ : RNIC_WR_READ_INV;
 		if (wr->num_sge > 1 || wr->send_flags & IB_SEND_INLINE)
 			return -EINVAL;
+		/* Not ex.invalidate_rkey: rdma_rw leaves an old key there */
+		if (wr->opcode == IB_WR_RDMA_READ_WITH_INV) {
+			if (!wr->num_sge)
+				return -EINVAL;
+			wqe->inv_stag = cpu_to_le32(wr->sg_list[0].lkey);
+		}
 		put_remote(wqe, wr);
 		return put_data(&qp->sq, wqe, wr);
 	case IB_WR_LOCAL_INV:
