@@ -13,8 +13,9 @@
 from .agent import Command, Result
 from .device import Device
 from .errors import CommandFailed, VmDied, VmError
+from .fabric import claim_fabric_id
 from .image import Image
 from .vm import Kmsg, Vm, start_all
 
 __all__ = ['Command', 'CommandFailed', 'Device', 'Image', 'Kmsg', 'Result',
-           'Vm', 'VmDied', 'VmError', 'start_all']
+           'Vm', 'VmDied', 'VmError', 'claim_fabric_id', 'start_all']
