@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "iwarp-peer.h"
+#include "raw-peer.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define DEVICE  "10.0.0.1"
+#define PEER    "10.0.0.2"
+
+static uint8_t *be(uint8_t *to, uint64_t value, unsigned octets)
+{
+    while (octets--) {
+        *to++ = value >> octets * 8;
+    }
+    return to;
+}
+
+static uint64_t from_be(const uint8_t *from, unsigned octets)
+{
+    uint64_t value = 0;
+
+    while (octets--) {
+        value = value << 8 | *from++;
+    }
+    return value;
+}
+
+void iw_options_init(struct iw_options *options, bool crc)
+{
+    *options = (struct iw_options){ .crc = crc, .ird = 4, .ord = 4 };
+}
+
+void iw_start(struct iw_peer *peer, const struct iw_options *options)
+{
+    struct th_connect params = { .ird = options->ird, .ord = options->ord };
+    struct th_options th;
+    struct rnic_aeqe event;
+    struct raw_frame reply;
+    uint32_t listener;
+    uint8_t block[4];
+    uint16_t port;
+
+    memset(peer, 0, sizeof(*peer));
+    peer->crc = options->crc;
+    th_options_init(&th);
+    th.config.crc = options->crc ? RNIC_CRC_ON : RNIC_CRC_OFF;
+    peer->guest = th_guest_started(&th);
+    peer->buf = th_buf_new(peer->guest, PEER_BUF, 1, 0);
+    peer->stag = th_reg_mr(peer->guest, &peer->buf, PEER_IOVA,
+                           RNIC_ACCESS_ALL);
+    peer->qp = th_qp_new(peer->guest, NULL);
+    g_assert_cmpuint(th_addr_add(peer->guest, DEVICE), ==, RNIC_ADMIN_OK);
+    listener = th_listen(peer->guest, DEVICE, 0, 8, &port);
+    peer->fd = raw_connect(peer->guest, PEER, DEVICE, port);
+    raw_block(block, options->ord, options->ird);
+    raw_send_frame(peer->fd, false,
+                   RAW_S | (options->crc ? RAW_C : 0) |
+                   (options->markers ? RAW_M : 0), 2, block, 4);
+    th_event_wait(peer->guest, RNIC_EV_CONNECT_REQUEST, listener, &event);
+    g_assert_cmpuint(th_accept(peer->qp, GUINT32_FROM_LE(event.conn_id),
+                               &params), ==, RNIC_ADMIN_OK);
+    raw_recv_frame(peer->fd, true, &reply);
+    g_assert_cmpuint(!!(reply.flags & RAW_C), ==, options->crc);
+    th_event_wait(peer->guest, RNIC_EV_ESTABLISHED, peer->qp->qpn, &event);
+    g_assert_cmpuint(GUINT16_FROM_LE(event.status), ==, RNIC_CM_OK);
+}
+
+void iw_free(struct iw_peer *peer)
+{
+    if (peer->fd >= 0) {
+        close(peer->fd);
+    }
+    th_guest_free(peer->guest);
+}
+
+/* ---- Building ---- */
+
+size_t iw_tagged(uint8_t *to, uint8_t ddp, uint8_t rdmap, uint32_t stag,
+                 uint64_t offset, const void *payload, size_t len)
+{
+    to[0] = ddp;
+    to[1] = rdmap;
+    be(to + 2, stag, 4);
+    be(to + 6, offset, 8);
+    if (len) {
+        memcpy(to + 14, payload, len);
+    }
+    return 14 + len;
+}
+
+size_t iw_untagged(uint8_t *to, uint8_t ddp, uint8_t rdmap, uint32_t inv,
+                   uint32_t qn, uint32_t msn, uint32_t mo,
+                   const void *payload, size_t len)
+{
+    to[0] = ddp;
+    to[1] = rdmap;
+    be(to + 2, inv, 4);
+    be(to + 6, qn, 4);
+    be(to + 10, msn, 4);
+    be(to + 14, mo, 4);
+    if (len) {
+        memcpy(to + 18, payload, len);
+    }
+    return 18 + len;
+}
+
+size_t iw_read_request(uint8_t *to, uint32_t msn, uint32_t sink,
+                       uint64_t sink_to, uint32_t size, uint32_t source,
+                       uint64_t source_to)
+{
+    uint8_t header[28], *p = header;
+
+    p = be(p, sink, 4);
+    p = be(p, sink_to, 8);
+    p = be(p, size, 4);
+    p = be(p, source, 4);
+    be(p, source_to, 8);
+    return iw_untagged(to, IW_UNTAGGED, IW_READ_REQ, 0, 1, msn, 0, header,
+                       sizeof(header));
+}
+
+uint32_t iw_crc32c(const uint8_t *octets, size_t len)
+{
+    uint32_t crc = UINT32_MAX;
+    unsigned bit;
+
+    while (len--) {
+        crc ^= *octets++;
+        for (bit = 0; bit < 8; bit++) {
+            crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
+        }
+    }
+    return ~crc;
+}
+
+static unsigned pad_of(size_t len)
+{
+    return (4 - (2 + len) % 4) % 4;
+}
+
+size_t iw_fpdu(const struct iw_peer *peer, uint8_t *to, const uint8_t *ulpdu,
+               size_t len)
+{
+    size_t covered = 2 + len + pad_of(len);
+    uint32_t crc;
+
+    memset(to, 0, covered + 4);
+    be(to, len, 2);
+    memcpy(to + 2, ulpdu, len);
+    if (peer->crc) {
+        crc = iw_crc32c(to, covered);
+        /* Least significant octet first */
+        to[covered] = crc;
+        to[covered + 1] = crc >> 8;
+        to[covered + 2] = crc >> 16;
+        to[covered + 3] = crc >> 24;
+    }
+    return covered + 4;
+}
+
+void iw_send(struct iw_peer *peer, const uint8_t *ulpdu, size_t len)
+{
+    g_autofree uint8_t *fpdu = g_malloc(PEER_FPDU_MAX);
+
+    raw_send(peer->fd, fpdu, iw_fpdu(peer, fpdu, ulpdu, len));
+}
+
+void iw_send_message(struct iw_peer *peer, uint32_t msn, size_t len)
+{
+    g_autofree uint8_t *ulpdu = g_malloc(18 + len);
+    g_autofree uint8_t *payload = g_malloc(len + 1);
+
+    th_fill(payload, len, msn);
+    iw_send(peer, ulpdu, iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, msn,
+                                     0, payload, len));
+}
+
+/* ---- Taking apart ---- */
+
+size_t iw_recv(struct iw_peer *peer, uint8_t *ulpdu)
+{
+    g_autofree uint8_t *fpdu = g_malloc(PEER_FPDU_MAX);
+    size_t len, covered, i;
+    uint32_t crc = 0;
+
+    raw_recv(peer->fd, fpdu, 2);
+    len = from_be(fpdu, 2);
+    g_assert_cmpuint(len, >=, 14);
+    g_assert_cmpuint(len, <=, 64768);
+    covered = 2 + len + pad_of(len);
+    raw_recv(peer->fd, fpdu + 2, covered + 4 - 2);
+    for (i = 2 + len; i < covered; i++) {
+        g_assert_cmpuint(fpdu[i], ==, 0);
+    }
+    if (peer->crc) {
+        crc = iw_crc32c(fpdu, covered);
+    }
+    for (i = 0; i < 4; i++) {
+        g_assert_cmpuint(fpdu[covered + i], ==, crc >> i * 8 & 0xff);
+    }
+    memcpy(ulpdu, fpdu + 2, len);
+    return len;
+}
+
+void iw_expect_term(struct iw_peer *peer, uint8_t layer, uint8_t etype,
+                    uint8_t code, uint8_t *copy)
+{
+    g_autofree uint8_t *ulpdu = g_malloc(PEER_FPDU_MAX);
+    size_t len, rest;
+
+    do {
+        len = iw_recv(peer, ulpdu);
+    } while (ulpdu[1] != IW_TERM);
+    g_assert_cmpuint(len, >=, 22);
+    g_assert_cmpuint(len, <=, 70);
+    g_assert_cmphex(ulpdu[0], ==, IW_UNTAGGED);
+    g_assert_cmphex(from_be(ulpdu + 2, 4), ==, 0);
+    g_assert_cmphex(from_be(ulpdu + 6, 4), ==, 2);      /* QN */
+    g_assert_cmphex(from_be(ulpdu + 10, 4), ==, 1);     /* MSN */
+    g_assert_cmphex(from_be(ulpdu + 14, 4), ==, 0);     /* MO */
+    g_assert_cmphex(ulpdu[18], ==, layer << 4 | etype);
+    g_assert_cmphex(ulpdu[19], ==, code);
+    if (copy) {
+        memcpy(copy, ulpdu, len);
+    }
+    /* Nothing behind it, and a FIN, so that it cannot be lost */
+    g_assert_false(raw_closed(peer->fd, &rest));
+    g_assert_cmpuint(rest, ==, 0);
+    iw_expect_error(peer);
+    g_assert_cmpuint(th_stat(peer->guest, RNIC_STAT_term_sent), ==, 1);
+}
+
+void iw_expect_close(struct iw_peer *peer)
+{
+    size_t rest;
+
+    raw_closed(peer->fd, &rest);
+    g_assert_cmpuint(rest, ==, 0);
+    iw_expect_error(peer);
+    g_assert_cmpuint(th_stat(peer->guest, RNIC_STAT_term_sent), ==, 0);
+}
+
+void iw_expect_error(struct iw_peer *peer)
+{
+    th_event_wait(peer->guest, RNIC_EV_CLOSE, peer->qp->qpn, NULL);
+    g_assert_cmpuint(th_qp_state(peer->qp), ==, RNIC_QPS_ERROR);
+    th_run_for(5);
+    g_assert_false(th_event_take(peer->guest, RNIC_EV_CLOSE, TH_ANY_ID,
+                                 NULL));
+}
+
+/* ---- The device's side ---- */
+
+void iw_post_recv(struct iw_peer *peer, uint64_t wr_id, uint64_t offset,
+                  uint32_t len)
+{
+    struct rnic_sge sge = th_sge(peer->stag, PEER_IOVA + offset, len);
+
+    th_post_recv(peer->qp, wr_id, &sge, 1);
+}
+
+void iw_wait_recv(struct iw_peer *peer, uint64_t wr_id,
+                  enum rnic_wc_status status, uint32_t byte_len)
+{
+    struct rnic_cqe cqe;
+
+    th_cq_wait(peer->qp->attr.recv_cq, &cqe);
+    g_assert_cmpuint(GUINT64_FROM_LE(cqe.wr_id), ==, wr_id);
+    g_assert_cmpuint(cqe.status, ==, status);
+    g_assert_cmpuint(GUINT32_FROM_LE(cqe.byte_len), ==, byte_len);
+}
+
+void iw_wait_send(struct iw_peer *peer, uint64_t wr_id,
+                  enum rnic_wc_status status)
+{
+    struct rnic_cqe cqe;
+
+    th_cq_wait(peer->qp->attr.send_cq, &cqe);
+    g_assert_cmpuint(GUINT64_FROM_LE(cqe.wr_id), ==, wr_id);
+    g_assert_cmpuint(cqe.status, ==, status);
+}
+
+void iw_post_read(struct iw_peer *peer, uint64_t wr_id, uint64_t offset,
+                  uint32_t len)
+{
+    struct th_wr wr = {
+        .opcode = RNIC_WR_READ,
+        .flags = RNIC_WQE_SIGNALED,
+        .wr_id = wr_id,
+        .sge = { th_sge(peer->stag, PEER_IOVA + offset, len) },
+        .num_sge = 1,
+        .remote_stag = 0x11223344,
+        .remote_to = 0x5566778899aabbcc,
+    };
+
+    th_post_send(peer->qp, &wr, 1);
+}
