@@ -83,8 +83,7 @@ void iw_wait_recv(struct iw_peer *peer, uint64_t wr_id,
                   enum rnic_wc_status status, uint32_t byte_len);
 void iw_wait_send(struct iw_peer *peer, uint64_t wr_id,
                   enum rnic_wc_status status);
-/* A Read by the device of @len octets into @offset of its buffer; then takes
- * the request and returns its ULPDU in @ulpdu */
+/* A Read by the device of @len octets into @offset of its buffer */
 void iw_post_read(struct iw_peer *peer, uint64_t wr_id, uint64_t offset,
                   uint32_t len);
 
