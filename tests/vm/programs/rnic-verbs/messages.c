@@ -4,6 +4,15 @@
  */
 #include "verbs-test.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
 #define GUARD 64
 
 /* The receiver's half of one message, scattered over pieces that have guard
@@ -476,6 +485,111 @@ static void test_cq_ex(struct test *t)
     }
 }
 
+/*
+ * Posting and polling in a thread whose system calls are all caught: there
+ * must be none.
+ */
+enum { QUIET_ROUNDS = 40, QUIET_SIZE = 64 };
+
+struct quiet {
+    struct conn *c;
+    struct ibv_sge in, out;
+    const char *why;
+};
+
+static atomic_int caught;       /* the number of a system call, or 0 */
+
+static void on_system_call(int sig, siginfo_t *info, void *context)
+{
+    (void)sig;
+    (void)context;
+    atomic_store(&caught, info->si_syscall ? info->si_syscall : -1);
+}
+
+static bool poll_quietly(struct cq *cq)
+{
+    struct ibv_wc wc;
+    unsigned long spins;
+
+    for (spins = 0; spins < 1ul << 32; spins++) {
+        int n = ibv_poll_cq(cq->cq, 1, &wc);
+
+        if (n) {
+            return n == 1 && wc.status == IBV_WC_SUCCESS;
+        }
+    }
+    return false;
+}
+
+static void *quiet_thread(void *opaque)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                 offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+    };
+    struct sock_fprog program = {
+        .len = sizeof(filter) / sizeof(*filter), .filter = filter,
+    };
+    struct quiet *q = opaque;
+    struct ibv_recv_wr recv = { .sg_list = &q->in, .num_sge = 1 }, *bad_recv;
+    struct ibv_send_wr send = {
+        .sg_list = &q->out, .num_sge = 1, .opcode = IBV_WR_SEND,
+        .send_flags = IBV_SEND_SIGNALED,
+    };
+    unsigned i;
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
+        q->why = "seccomp is not available";
+        return NULL;
+    }
+    for (i = 0; i < QUIET_ROUNDS && !q->why; i++) {
+        if (ibv_post_recv(q->c->qp, &recv, &bad_recv) ||
+            try_send(q->c, &send)) {
+            q->why = "posting failed";
+        } else if (!poll_quietly(q->c->send_cq) ||
+                   !poll_quietly(q->c->recv_cq)) {
+            q->why = "no completion";
+        } else if (atomic_load(&caught)) {
+            q->why = "a system call";
+        }
+    }
+    return NULL;
+}
+
+static void test_no_system_calls(struct test *t)
+{
+    struct sigaction action = {
+        .sa_sigaction = on_system_call, .sa_flags = SA_SIGINFO,
+    };
+    struct conn *c = conn_prepare(t, NULL);
+    struct buf *b = buf_new(t, 2 * QUIET_SIZE, IBV_ACCESS_LOCAL_WRITE);
+    struct quiet q = {
+        .c = c,
+        .in = sge_of(b, 0, QUIET_SIZE),
+        .out = sge_of(b, QUIET_SIZE, QUIET_SIZE),
+    };
+    pthread_t thread;
+    int number;
+
+    /* One receive in advance: the peer may be a round ahead */
+    post_recv(t, c, 0, &q.in, 1);
+    conn_complete(t, c);
+    ctl_sync(t);
+    CHECK(t, !sigaction(SIGSYS, &action, NULL), "sigaction");
+    atomic_store(&caught, 0);
+    CHECK(t, !pthread_create(&thread, NULL, quiet_thread, &q),
+          "pthread_create");
+    pthread_join(thread, NULL);
+    number = atomic_load(&caught);
+    signal(SIGSYS, SIG_DFL);
+    CHECK(t, !q.why, "%s (system call %d)", q.why, number);
+}
+
 const struct test_case message_tests[] = {
     { "send-recv", test_send_recv },
     { "bidirectional", test_bidirectional },
@@ -486,5 +600,6 @@ const struct test_case message_tests[] = {
     { "solicited", test_solicited },
     { "cq-event", test_cq_event },
     { "cq-ex", test_cq_ex },
+    { "no-system-calls", test_no_system_calls },
     {},
 };
