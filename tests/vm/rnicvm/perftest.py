@@ -24,6 +24,16 @@ class Latency(NamedTuple):
     smallest: float
 
 
+def wait_listen(vm, where, timeout=60):
+    """Wait until an rdma_cm listener is at `where`, as in '10.0.0.1:7174'.
+
+    Programs whose output is no terminal say nothing in time.
+    """
+    vm.run('until rdma resource show cm_id | '
+           f'grep -q "LISTEN.* {re.escape(where)} "; do sleep 0.2; done',
+           timeout, check=True)
+
+
 def _last_numbers(output):
     """The fields of perftest's result line."""
     rows = [line.split() for line in output.splitlines()
@@ -35,7 +45,7 @@ def _run(server, client, addr, program, options, timeout):
     command = f'{program} -R -F {options}'
     ear = server.spawn(command)
     try:
-        ear.wait_output(r'Waiting for client', timeout)
+        wait_listen(server, '0.0.0.0:18515', timeout)
         result = client.run(f'{command} {addr}', timeout)
         served = ear.wait(timeout)
     except VmError:
