@@ -198,3 +198,13 @@ void raw_recv_frame(int fd, bool reply, struct raw_frame *frame)
         frame->ord = rnic_get_be16(frame->pd + 2);
     }
 }
+
+size_t raw_fpdu(uint8_t *to, const void *ulpdu, uint16_t len)
+{
+    size_t octets = (2 + len + 3) & ~3;
+
+    memset(to, 0, octets + 4);
+    rnic_put_be16(to, len);
+    memcpy(to + 2, ulpdu, len);
+    return octets + 4;
+}

@@ -63,4 +63,7 @@ struct raw_frame {
 /* Waits for a frame and checks its key */
 void raw_recv_frame(int fd, bool reply, struct raw_frame *frame);
 
+/* The FPDU of a ULPDU, with a CRC field of 0; returns its length */
+size_t raw_fpdu(uint8_t *to, const void *ulpdu, uint16_t len);
+
 #endif
