@@ -248,16 +248,16 @@ static void finish(struct rnic_cm_conn *conn, uint32_t qpn, bool by_peer,
                    enum rnic_cm_status why)
 {
     enum rnic_cm_status failed = why == RNIC_CM_OK ? RNIC_CM_RESET : why;
-    bool close = true;
+    bool was_up = true;
 
     if (!conn->reported && conn->initiator) {
         rnic_stat_inc(conn->dev, RNIC_STAT_connects_failed);
         post_event(conn, RNIC_EV_CONNECT_REPLY, qpn, failed, NULL, 0);
-        close = false;
+        was_up = false;
     } else if (!conn->reported) {
         report_established(conn, qpn, failed);
     }
-    if (close) {
+    if (was_up) {
         if (by_peer) {
             post_event(conn, RNIC_EV_DISCONNECT, qpn, why, NULL, 0);
         }

@@ -3,10 +3,12 @@
  * The MPA startup of a responder against a peer that says exactly what it is
  * told to: RFC 5044 section 7.1, RFC 6581
  */
+#include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "cm-steps.h"
+#include "cm_private.h"
 #include "raw-peer.h"
 #include "wire/byteorder.h"
 
@@ -459,13 +461,13 @@ static void test_crc_of_the_reply(void)
     }
 }
 
-/* S46: more of them than the backlog, all silent; then one that speaks */
+/* More of them than the backlog, all silent; then one that speaks */
 static void test_silent_clients_do_not_stay(void)
 {
-    struct th_guest *guest = cm_guest_with(DEVICE, 100, RNIC_CRC_AUTO, true, 2);
+    struct th_guest *guest = cm_guest_with(DEVICE, 100, RNIC_CRC_AUTO, true,
+                                           2);
     uint16_t port;
     uint32_t listener = th_listen(guest, DEVICE, 0, 4, &port);
-    struct rnic_aeqe event;
     int silent[8], peer;
 
     for (unsigned i = 0; i < G_N_ELEMENTS(silent); i++) {
@@ -477,9 +479,68 @@ static void test_silent_clients_do_not_stay(void)
     }
     peer = raw_connect(guest, PEER, DEVICE, port);
     raw_send_frame(peer, false, 0, 1, NULL, 0);
-    th_event_wait(guest, RNIC_EV_CONNECT_REQUEST, listener, &event);
+    cm_arrives(guest, listener);
     close(peer);
     th_guest_free(guest);
+}
+
+static void test_a_thousand_silent_clients(void)                    /* S46 */
+{
+    struct th_guest *guest = cm_guest_with(DEVICE, 1000, RNIC_CRC_AUTO, true,
+                                           2);
+    uint16_t port;
+    uint32_t listener = th_listen(guest, DEVICE, 0, 1024, &port);
+    g_autofree int *silent = g_new(int, 1000);
+    int peer;
+
+    for (unsigned i = 0; i < 1000; i++) {
+        silent[i] = raw_connect(guest, PEER, DEVICE, port);
+    }
+    /* They do not keep another one from being served */
+    peer = raw_connect(guest, PEER, DEVICE, port);
+    raw_send_frame(peer, false, 0, 1, NULL, 0);
+    cm_arrives(guest, listener);
+    for (unsigned i = 0; i < 1000; i++) {
+        raw_closed(silent[i], NULL);
+        close(silent[i]);
+    }
+    g_assert_cmpuint(guest->dev->cm->conns.length, ==, 1);
+    close(peer);
+    th_guest_free(guest);
+}
+
+/* After a graceful close the device waits for the peer's FIN, but not for ever
+ * and not for everything */
+static void test_closed_connection_does_not_linger(void)
+{
+    g_autofree uint8_t *octets = g_malloc0(1 << 20);
+
+    for (unsigned chatty = 0; chatty < 2; chatty++) {
+        struct responder r;
+        struct rnic_aeqe event;
+        struct raw_frame reply;
+        uint64_t start;
+
+        responder_start(&r, guest_new());
+        request(&r, 0, 1, NULL, 0, &event);
+        g_assert_cmpuint(th_reject(r.guest, GUINT32_FROM_LE(event.conn_id),
+                                   NULL), ==, RNIC_ADMIN_OK);
+        raw_recv_frame(r.peer, true, &reply);
+        g_assert_cmpuint(r.guest->dev->draining.length, ==, 1);
+        start = th_now_ms();
+        while (r.guest->dev->draining.length && chatty) {
+            th_step(0);
+            if (send(r.peer, octets, 1 << 20, MSG_NOSIGNAL) < 0 &&
+                errno != EAGAIN) {
+                break;
+            }
+        }
+        th_wait(r.guest->dev->draining.length == 0);
+        if (chatty) {
+            g_assert_cmpuint(th_now_ms() - start, <, 2500);
+        }
+        responder_end(&r);
+    }
 }
 
 int main(int argc, char **argv)
@@ -503,5 +564,7 @@ int main(int argc, char **argv)
     ADD("half-fin", test_half_a_request_and_fin);
     ADD("crc", test_crc_of_the_reply);
     ADD("silent", test_silent_clients_do_not_stay);
+    ADD("silent-1000", test_a_thousand_silent_clients);
+    ADD("linger", test_closed_connection_does_not_linger);
     return g_test_run();
 }
