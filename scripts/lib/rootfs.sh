@@ -111,9 +111,9 @@ rootfs_prepare() {
     } | hash_text)
     for suite in trixie bookworm; do
         dir=$RNIC_CACHE/rootfs-$suite-$key
-        [ -d "$dir" ] && break
         [ -n "${RNIC_GUEST_SUITE:-}" ] && [ "$suite" != "$RNIC_GUEST_SUITE" ] &&
             continue
+        [ -d "$dir" ] && break
         attempt "looking for the guest's suite, $suite" \
             apt_suite_update "$suite"
         [ "$ATTEMPT_RC" = 0 ] && break
