@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "cm_private.h"
+#include "cm-private.h"
 
 #include <errno.h>
 #include <sys/resource.h>

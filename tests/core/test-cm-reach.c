@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "cm-steps.h"
-#include "cm_private.h"
+#include "cm-private.h"
 #include "raw-peer.h"
 
 #define A "10.0.0.1"

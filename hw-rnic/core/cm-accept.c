@@ -2,7 +2,7 @@
 /*
  * The responder: TCP accept, Request, ACCEPT or REJECT, Reply
  */
-#include "cm_private.h"
+#include "cm-private.h"
 
 #include <errno.h>
 #include <sys/epoll.h>

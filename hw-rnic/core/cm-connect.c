@@ -6,7 +6,7 @@
  * is no connection; everything else is told by CONNECT_REPLY, which is written
  * after the command completed.
  */
-#include "cm_private.h"
+#include "cm-private.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -10,7 +10,7 @@
  * the host's memory), everything that leaves it has CRC, and a peer that asks
  * for CRC gets it.
  */
-#include "cm_private.h"
+#include "cm-private.h"
 
 #include <errno.h>
 #include "wire/fpdu.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * What the connection manager's files share: cm.c (connections, events,
- * addresses), cm_listen.c (listeners), cm_connect.c (the initiator),
- * cm_accept.c (the responder), cm_startup.c (the MPA startup frames)
+ * addresses), cm-listen.c (listeners), cm-connect.c (the initiator),
+ * cm-accept.c (the responder), cm-startup.c (the MPA startup frames)
  */
 #ifndef RNIC_CM_PRIVATE_H
 #define RNIC_CM_PRIVATE_H
@@ -107,7 +107,7 @@ const char *rnic_cm_status_str(enum rnic_cm_status status);
 /* The socket's own port, as the local one of @conn and its stream */
 void rnic_conn_read_local_port(struct rnic_cm_conn *conn, int fd);
 
-/* ---- cm_startup.c ---- */
+/* ---- cm-startup.c ---- */
 
 /* This end's part of the negotiation; @ird, @ord: what the ULP asked for */
 void rnic_conn_mpa_config(struct rnic_cm_conn *conn, uint16_t ird,
@@ -130,7 +130,7 @@ int rnic_conn_send_frame(struct rnic_cm_conn *conn,
 void rnic_conn_send_terminate(struct rnic_cm_conn *conn,
                               enum rnic_mpa_status status, bool crc);
 
-/* ---- cm_listen.c ---- */
+/* ---- cm-listen.c ---- */
 void rnic_listener_free(struct rnic_listener *listener);
 /* @addr came, or the link: binds it for every listener that wants it */
 void rnic_listeners_bind(struct rnic_device *dev, struct rnic_addr *addr);
@@ -143,7 +143,7 @@ bool rnic_listeners_have(struct rnic_device *dev,
 /* A connection does not count any more: accepting may go on */
 void rnic_listener_release(struct rnic_cm_conn *conn);
 
-/* ---- cm_accept.c ---- */
+/* ---- cm-accept.c ---- */
 /* Takes over an accepted socket */
 void rnic_conn_accepted(struct rnic_listener *listener, int fd,
                         const struct rnic_addr *local,

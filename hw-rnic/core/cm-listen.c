@@ -2,7 +2,7 @@
 /*
  * Listeners: one object of the guest, a socket of the host for each address
  */
-#include "cm_private.h"
+#include "cm-private.h"
 
 #include <errno.h>
 #include <netinet/in.h>
