@@ -115,6 +115,9 @@ static void test_armed_for_any_fires_once(void)
     post(cq, 2, 0, 0);
     post(cq, 3, 0, RNIC_CQE_SOLICITED);
     g_assert_cmpuint(th_ceq_poll(&guest->ceq), ==, cq->cqn);
+    th_run_for(5);
+    post(cq, 4, 0, 0);
+    th_run_for(5);
     g_assert_cmpuint(th_ceq_poll(&guest->ceq), ==, 0);
     g_assert_cmpuint(guest->irqs[1], ==, irqs + 1);
     g_assert_cmpuint(th_stat(guest, RNIC_STAT_cq_events), ==, 1);
@@ -301,6 +304,26 @@ static void test_moderation_forgets_what_was_polled_before_arming_again(void)
     th_guest_free(guest);
 }
 
+static void test_moderation_counts_from_each_arming(void)
+{
+    struct th_guest *guest = th_guest_started(NULL);
+    struct th_cq *cq = th_cq_new(guest, 16);
+
+    modify(cq, 3, 60000);
+    th_cq_arm(cq, RNIC_CQ_ARM_ANY);
+    post(cq, 1, 0, 0);
+    post(cq, 2, 0, 0);
+    expect(cq, 1);
+    expect(cq, 2);
+    th_cq_arm(cq, RNIC_CQ_ARM_ANY);
+    post(cq, 3, 0, 0);
+    post(cq, 4, 0, 0);
+    g_assert_cmpuint(th_ceq_poll(&guest->ceq), ==, 0);
+    post(cq, 5, 0, 0);
+    g_assert_cmpuint(th_ceq_poll(&guest->ceq), ==, cq->cqn);
+    th_guest_free(guest);
+}
+
 static void test_turning_moderation_off_releases_the_event(void)
 {
     struct th_guest *guest = th_guest_started(NULL);
@@ -396,6 +419,7 @@ int main(int argc, char **argv)
     ADD(moderation_holds_until_the_count);
     ADD(moderation_holds_no_longer_than_the_period);
     ADD(moderation_forgets_what_was_polled_before_arming_again);
+    ADD(moderation_counts_from_each_arming);
     ADD(turning_moderation_off_releases_the_event);
     ADD(half_a_moderation_is_none);
     ADD(destroy_with_a_held_event_is_clean);

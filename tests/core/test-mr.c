@@ -7,7 +7,6 @@
 #include "mr.h"
 
 #define ALL RNIC_ACCESS_ALL
-#define REMOTE (RNIC_ACCESS_REMOTE_READ | RNIC_ACCESS_REMOTE_WRITE)
 
 static enum rnic_mr_error check(struct th_guest *guest, uint32_t stag,
                                 uint64_t to, uint64_t len, uint32_t access)
@@ -260,6 +259,11 @@ static void test_removed_region_is_gone(void)
         .dereg_mr.stag = GUINT32_TO_LE(stag ^ 0xff),
     };
 
+    /* The same slot, another generation */
+    cmd.dereg_mr.stag ^= GUINT32_TO_LE(0x80000000);
+    g_assert_cmpuint(th_admin(guest, &cmd, NULL), ==, RNIC_ADMIN_BAD_ID);
+    cmd.dereg_mr.stag ^= GUINT32_TO_LE(0x80000000);
+    g_assert_cmpint(check(guest, stag, 0, 1, 0), ==, RNIC_MR_OK);
     g_assert_cmpuint(th_admin(guest, &cmd, NULL), ==, RNIC_ADMIN_OK);
     g_assert_cmpint(check(guest, stag, 0, 1, 0), ==, RNIC_MR_BAD_STAG);
     g_assert_cmpuint(th_admin(guest, &cmd, NULL), ==, RNIC_ADMIN_BAD_ID);

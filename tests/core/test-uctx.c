@@ -179,6 +179,7 @@ static void test_kick_before_enable_is_dropped(void)
     set_bits(guest, 0, 5);
     th_run_for(5);
     g_assert_cmpuint(doorbells(guest), ==, 0);
+    g_assert_cmpuint(th_stat(guest, RNIC_STAT_guest_errors), ==, 0);
     th_guest_free(guest);
 }
 
@@ -195,11 +196,15 @@ static void test_many_kicks_wake_the_engine_once(void)
     uint64_t wakeups, count;
     unsigned i;
 
+    th_uctx_new(guest, 1);
     th_run_for(5);
     g_assert_false(is_readable(guest));
     wakeups = th_stat(guest, RNIC_STAT_wakeups);
     for (i = 0; i < 100; i++) {
         th_ring(guest, 0, i);
+        /* Other reasons to wake it, too */
+        kick(guest, 1);
+        th_reg_set(guest, RNIC_REG_ASQ_DB, guest->asq_pi);
     }
     /* One write of the eventfd for all of them */
     g_assert_cmpint(read(guest->dev->event_fd, &count, sizeof(count)), ==,
