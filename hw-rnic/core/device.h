@@ -307,7 +307,7 @@ static inline void rnic_reg_set(struct rnic_device *dev, unsigned offset,
 /* ---- admin.c ---- */
 void rnic_admin_init(struct rnic_device *dev);
 void rnic_admin_fini(struct rnic_device *dev);
-/* Takes over ring addresses and depth; false: fatal, reason in RNIC_REG_ERROR */
+/* Takes over ring addresses and depth; false: fatal, see RNIC_REG_ERROR */
 bool rnic_admin_enable(struct rnic_device *dev);
 void rnic_admin_disable(struct rnic_device *dev);
 /* Runs commands up to ASQ_DB; true if it stopped early to let others work */
