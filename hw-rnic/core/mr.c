@@ -163,7 +163,8 @@ enum rnic_admin_status rnic_mr_reg(struct rnic_device *dev,
     struct mr *mr;
 
     if (pdn == 0 || pdn >= RNIC_MAX_PD || access & ~RNIC_ACCESS_ALL ||
-        flags & ~RNIC_MR_ALL_DMA || cmd->rsvd[0] || cmd->rsvd[1] || cmd->rsvd[2]) {
+        flags & ~RNIC_MR_ALL_DMA || cmd->rsvd[0] || cmd->rsvd[1] ||
+        cmd->rsvd[2]) {
         return RNIC_ADMIN_BAD_PARAM;
     }
     mr = g_new0(struct mr, 1);

@@ -2,7 +2,8 @@
 /*
  * Memory regions: STags, checks, translation
  *
- * STag: bits 31..8 the index (random; low 17 bits of it the slot), 7..0 the key.
+ * STag: bits 31..8 the index (random; low 17 bits of it the slot), 7..0 the
+ * key.
  */
 #ifndef RNIC_MR_H
 #define RNIC_MR_H
