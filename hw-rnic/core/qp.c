@@ -123,16 +123,6 @@ static void end(struct rnic_qp *qp, bool graceful, bool by_peer,
     not_ready(qp);
 }
 
-static void end_timeout(struct rnic_timer *timer)
-{
-    struct rnic_qp *qp = (struct rnic_qp *)
-        ((char *)timer - offsetof(struct rnic_qp, end_timer));
-
-    rnic_trace(qp->dev, qp_state, "qpn %u: %s took too long", qp->qpn,
-               state_str(qp->state));
-    end(qp, true, false, RNIC_CM_OK);
-}
-
 static enum rnic_cm_status fault_why(const struct rnic_fault *fault)
 {
     switch (fault->kind) {
@@ -148,6 +138,17 @@ static enum rnic_cm_status fault_why(const struct rnic_fault *fault)
         break;
     }
     return RNIC_CM_OK;
+}
+
+/* CLOSING or TERMINATE took too long */
+static void end_timeout(struct rnic_timer *timer)
+{
+    struct rnic_qp *qp = (struct rnic_qp *)
+        ((char *)timer - offsetof(struct rnic_qp, end_timer));
+
+    rnic_trace(qp->dev, qp_state, "qpn %u: %s took too long", qp->qpn,
+               state_str(qp->state));
+    end(qp, true, false, qp->fault ? fault_why(qp->fault) : RNIC_CM_OK);
 }
 
 /* Sends the Terminate of the fault, at the end of a begun FPDU */

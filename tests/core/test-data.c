@@ -682,9 +682,13 @@ static void test_message_of_two_gibibytes(void)
     pair_free(&p);
 }
 
-static void storm(struct pair *p, unsigned rounds)
+/* Any mix of operations, both ways. @stalls: now and then a device stands
+ * still, so that the other one's TCP fills up. */
+static void storm(struct pair *p, unsigned rounds, bool stalls)
 {
     g_autoptr(GRand) rand = g_rand_new_with_seed(42);
+    int stalled = -1;
+    unsigned turns = 0;
     uint64_t posted[2] = { 0 }, done[2] = { 0 };
     uint64_t sent[2] = { 0 }, received[2] = { 0 };
     struct rnic_cqe cqe;
@@ -698,6 +702,15 @@ static void storm(struct pair *p, unsigned rounds)
         }
     }
     while (done[0] < rounds || done[1] < rounds) {
+        if (stalls && turns++ % 256 == 0) {
+            if (stalled >= 0) {
+                rnic_device_resume(p->guest[stalled]->dev);
+            }
+            stalled = g_rand_int_range(rand, -1, 2);
+            if (stalled >= 0) {
+                rnic_device_quiesce(p->guest[stalled]->dev);
+            }
+        }
         for (i = 0; i < 2; i++) {
             unsigned kind = g_rand_int_range(rand, 0, 3);
             uint32_t len = g_rand_boolean(rand)
@@ -729,6 +742,9 @@ static void storm(struct pair *p, unsigned rounds)
         }
         th_step(0);
     }
+    if (stalled >= 0) {
+        rnic_device_resume(p->guest[stalled]->dev);
+    }
     th_wait(th_stat(p->guest[0], RNIC_STAT_tx_octets) ==
             th_stat(p->guest[1], RNIC_STAT_rx_octets) ||
             p->options.self);
@@ -742,10 +758,59 @@ static void test_both_ways_at_once(gconstpointer data)
     pair_start(&p, crc_of(data));
     th_fill(p.buf[0].ptr, p.buf[0].len, 1);
     memcpy(p.buf[1].ptr, p.buf[0].ptr, p.buf[0].len);
-    storm(&p, 2000);
+    storm(&p, 2000, false);
     /* Same octets at the same places: nothing may have changed */
     th_check_filled(p.buf[0].ptr, 3 << 20, 1);
     th_check_filled(p.buf[1].ptr, 3 << 20, 1);
+    pair_free(&p);
+}
+
+static void test_both_ways_with_stalls(gconstpointer data)
+{
+    struct pair p;
+
+    pair_start(&p, crc_of(data));
+    th_fill(p.buf[0].ptr, p.buf[0].len, 1);
+    memcpy(p.buf[1].ptr, p.buf[0].ptr, p.buf[0].len);
+    storm(&p, 1000, true);
+    th_check_filled(p.buf[0].ptr, 3 << 20, 1);
+    th_check_filled(p.buf[1].ptr, 3 << 20, 1);
+    pair_free(&p);
+}
+
+/* TCP takes a part of what is ready: the rest follows, nothing twice */
+static void test_messages_behind_a_full_tcp(gconstpointer data)
+{
+    static const uint32_t lens[] = { 300000, 7, 90000, 0, 64000, 200, 1 };
+    struct pair_options options;
+    struct rnic_cqe cqe;
+    struct pair p;
+    unsigned i;
+
+    pair_options_init(&options, crc_of(data));
+    options.buf_len = 20 << 20;
+    pair_new(&p, &options);
+    pair_connect(&p, NULL);
+    th_fill(p.buf[0].ptr, 20 << 20, 8);
+    for (i = 0; i < 63; i++) {
+        pair_post_recv(&p, 1, i, i * 300000, 300000);
+    }
+    for (i = 0; i < 63; i++) {
+        pair_post(&p, 0, RNIC_WR_SEND, i, i * 300000,
+                  lens[i % G_N_ELEMENTS(lens)], 0);
+    }
+    for (i = 0; i < 63; i++) {
+        /* The receiver is slow */
+        pair_run_only(&p, 0);
+        rnic_device_run(p.guest[1]->dev);
+        pair_wait_recv(&p, 1, i, RNIC_WC_SUCCESS, &cqe);
+        g_assert_cmpuint(GUINT32_FROM_LE(cqe.byte_len), ==,
+                         lens[i % G_N_ELEMENTS(lens)]);
+        g_assert_cmpmem(p.buf[0].ptr + i * 300000,
+                        lens[i % G_N_ELEMENTS(lens)],
+                        p.buf[1].ptr + i * 300000,
+                        lens[i % G_N_ELEMENTS(lens)]);
+    }
     pair_free(&p);
 }
 
@@ -760,7 +825,7 @@ static void test_small_fpdus(gconstpointer data)
     pair_connect(&p, NULL);
     th_fill(p.buf[0].ptr, p.buf[0].len, 1);
     memcpy(p.buf[1].ptr, p.buf[0].ptr, p.buf[0].len);
-    storm(&p, 200);
+    storm(&p, 200, false);
     th_check_filled(p.buf[0].ptr, 3 << 20, 1);
     th_check_filled(p.buf[1].ptr, 3 << 20, 1);
     pair_free(&p);
@@ -777,7 +842,7 @@ static void test_device_connects_to_itself(gconstpointer data)
     pair_connect(&p, NULL);
     th_fill(p.buf[0].ptr, p.buf[0].len, 1);
     memcpy(p.buf[1].ptr, p.buf[0].ptr, p.buf[0].len);
-    storm(&p, 500);
+    storm(&p, 500, false);
     th_check_filled(p.buf[1].ptr, 3 << 20, 1);
     g_assert_cmpuint(th_qp_modify(p.qp[0], RNIC_QPS_CLOSING), ==,
                      RNIC_ADMIN_OK);
@@ -859,6 +924,8 @@ int main(int argc, char **argv)
     g_test_add_func("/data/message-of-two-gibibytes",
                     test_message_of_two_gibibytes);
     add("both-ways-at-once", test_both_ways_at_once);
+    add("both-ways-with-stalls", test_both_ways_with_stalls);
+    add("messages-behind-a-full-tcp", test_messages_behind_a_full_tcp);
     add("small-fpdus", test_small_fpdus);
     add("device-connects-to-itself", test_device_connects_to_itself);
     add("shared-receive-queue", test_shared_receive_queue);

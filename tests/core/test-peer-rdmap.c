@@ -285,6 +285,7 @@ static void test_response_that_does_not_match(gconstpointer crc)
         { 0, 0, 99, 0xc1, 0x01 },       /* too short */
         { 0, 0, 101, 0xc1, 0x01 },      /* too long */
         { 0, 0, 100, 0x81, 0x01 },      /* and no end */
+        { 0, 0, 101, 0x81, 0x01 },
         { 0, 0, 0, 0xc1, 0x01 },
     };
     unsigned i;
@@ -563,6 +564,45 @@ static void test_terminate_within_a_message_keeps_the_framing(
     iw_free(&p);
 }
 
+static void test_responses_and_requests_take_turns(gconstpointer crc)
+{
+    g_autofree uint8_t *ulpdu = g_malloc(65536);
+    unsigned writes = 0, answered_after = 0, i;
+    struct iw_peer p;
+
+    start(&p, crc);
+    open_gate(&p);
+    for (i = 0; i < 60; i++) {
+        struct th_wr wr = {
+            .opcode = RNIC_WR_WRITE,
+            .sge = { th_sge(p.stag, PEER_IOVA, PEER_BUF) },
+            .num_sge = 1,
+        };
+
+        th_post_send(p.qp, &wr, 1);
+    }
+    th_run_for(20);
+    for (i = 0; i < 4; i++) {
+        iw_send(&p, ulpdu, iw_read_request(ulpdu, i + 1, SINK, 0, 1, p.stag,
+                                           PEER_IOVA));
+    }
+    th_run_for(20);
+    i = 0;
+    while (writes < 60) {
+        iw_recv(&p, ulpdu);
+        if (ulpdu[1] == IW_READ_RSP) {
+            answered_after = writes;
+            i++;
+        } else if (ulpdu[0] == IW_TAGGED) {
+            writes++;
+        }
+    }
+    /* Not behind all the Writes that were posted before */
+    g_assert_cmpuint(i, ==, 4);
+    g_assert_cmpuint(answered_after, <, 58);
+    iw_free(&p);
+}
+
 /* ---- Markers ---- */
 
 /* RFC 5044 section 4.3: 4 octets at every 512th of the stream */
@@ -694,6 +734,8 @@ int main(int argc, char **argv)
     add("both-terminate", test_both_terminate_at_once);
     add("terminate-within-a-message",
         test_terminate_within_a_message_keeps_the_framing);
+    add("responses-and-requests-take-turns",
+        test_responses_and_requests_take_turns);
     add("markers", test_markers_are_inserted);
     return g_test_run();
 }
