@@ -16,6 +16,11 @@ struct rnic_admin {
     uint32_t depth;
     uint32_t ci;                /* of the ASQ, free-running */
     uint32_t pi;                /* of the ACQ, free-running */
+
+    /* Fault injection */
+    atomic_uint delay_ms;
+    struct rnic_timer delay;
+    bool delayed;               /* what waits has waited long enough */
 };
 
 /* ---- Commands ---- */
@@ -429,12 +434,46 @@ static bool complete(struct rnic_device *dev, struct rnic_acqe *acqe)
     return true;
 }
 
+void rnic_device_fault_admin_delay(rnic_device *dev, uint32_t ms)
+{
+    atomic_store(&dev->admin->delay_ms, ms);
+    /* What waited for a longer delay is looked at again */
+    rnic_loop_wake(dev, RNIC_WORK_ADMIN);
+}
+
+static void delay_expired(struct rnic_timer *timer)
+{
+    timer->dev->admin->delayed = true;
+    rnic_loop_wake(timer->dev, RNIC_WORK_ADMIN);
+}
+
+/* Whether a fault that was asked for keeps the device from its commands */
+static bool is_held(struct rnic_device *dev)
+{
+    struct rnic_admin *admin = dev->admin;
+    uint32_t ms = atomic_load(&admin->delay_ms);
+
+    if (!ms || admin->delayed) {
+        admin->delayed = false;
+        rnic_timer_cancel(&admin->delay);
+        return false;
+    }
+    if (ms != RNIC_FAULT_NEVER && !admin->delay.deadline_ns &&
+        rnic_reg_get(dev, RNIC_REG_ASQ_DB) != admin->ci) {
+        rnic_timer_arm(dev, &admin->delay, ms * 1000ull, delay_expired);
+    }
+    return true;
+}
+
 bool rnic_admin_run(struct rnic_device *dev)
 {
     struct rnic_admin *admin = dev->admin;
     unsigned count = 0;
     bool more = false;
 
+    if (dev->ready && is_held(dev)) {
+        return false;
+    }
     while (dev->ready) {
         uint32_t pi = rnic_reg_get(dev, RNIC_REG_ASQ_DB);
         struct rnic_acqe acqe = { 0 };
@@ -492,13 +531,18 @@ bool rnic_admin_enable(struct rnic_device *dev)
         rnic_device_fatal(dev, RNIC_DEV_ERR_ADMIN_DMA);
         return false;
     }
-    *admin = (struct rnic_admin) { .asq = asq, .acq = acq, .depth = depth };
+    admin->asq = asq;
+    admin->acq = acq;
+    admin->depth = depth;
+    admin->ci = 0;
+    admin->pi = 0;
     return true;
 }
 
 void rnic_admin_disable(struct rnic_device *dev)
 {
-    memset(dev->admin, 0, sizeof(*dev->admin));
+    rnic_timer_cancel(&dev->admin->delay);
+    dev->admin->delayed = false;
 }
 
 void rnic_admin_init(struct rnic_device *dev)

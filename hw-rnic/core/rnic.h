@@ -106,6 +106,14 @@ void rnic_device_reset(rnic_device *dev);
 void rnic_device_quiesce(rnic_device *dev);
 void rnic_device_resume(rnic_device *dev);
 
+/*
+ * [any] Fault injection, for tests of a driver: from now on admin commands are
+ * executed and answered only @ms after they were seen; 0: at once,
+ * RNIC_FAULT_NEVER: never. Outlives a reset.
+ */
+#define RNIC_FAULT_NEVER    UINT32_MAX
+void rnic_device_fault_admin_delay(rnic_device *dev, uint32_t ms);
+
 /* [any] */
 uint64_t rnic_device_stat(rnic_device *dev, enum rnic_stat stat);
 const char *rnic_stat_name(enum rnic_stat stat);

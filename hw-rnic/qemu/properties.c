@@ -199,6 +199,9 @@ static const struct {
     { "mac", "MAC address; by default from the machine's UUID and the PCI "
              "address, or random without a UUID" },
     { "iothread", "IOThread for the device's engine; by default its own" },
+    { "fault-admin-delay",
+      "fault injection for tests of a driver: execute and answer admin "
+      "commands so many ms late, 4294967295: never; also at run time" },
     { "ioeventfd", "under KVM take doorbells by eventfd" },
 };
 
@@ -241,11 +244,32 @@ static void set_defaults(ObjectClass *oc)
     default_bool(oc, "ioeventfd", true);
 }
 
+/* Fault injection: may be set while the device works; BQL */
+
+static void get_fault_admin_delay(Object *obj, Visitor *v, const char *name,
+                                  void *opaque, Error **errp)
+{
+    visit_type_uint32(v, name, &RNIC(obj)->fault_admin_delay, errp);
+}
+
+static void set_fault_admin_delay(Object *obj, Visitor *v, const char *name,
+                                  void *opaque, Error **errp)
+{
+    RnicState *s = RNIC(obj);
+
+    if (visit_type_uint32(v, name, &s->fault_admin_delay, errp) && s->core) {
+        rnic_device_fault_admin_delay(s->core, s->fault_admin_delay);
+    }
+}
+
 void rnic_properties_class_init(DeviceClass *dc)
 {
     ObjectClass *oc = OBJECT_CLASS(dc);
 
     device_class_set_props(dc, rnic_properties);
+    object_class_property_add(oc, "fault-admin-delay", "uint32",
+                              get_fault_admin_delay, set_fault_admin_delay,
+                              NULL, NULL);
     for (size_t i = 0; i < ARRAY_SIZE(descriptions); i++) {
         object_class_property_set_description(oc, descriptions[i].name,
                                               descriptions[i].description);

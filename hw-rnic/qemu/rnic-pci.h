@@ -60,6 +60,7 @@ struct RnicState {
     MACAddr mac;
     IOThread *iothread;
     bool ioeventfd;
+    uint32_t fault_admin_delay; /* ms */
     char *fabric;
     char *fabric_peers;
     char *crc;

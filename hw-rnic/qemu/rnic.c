@@ -54,6 +54,7 @@ static bool init_core(RnicState *s, Error **errp)
         error_setg(errp, "%s", error->message);
         return false;
     }
+    rnic_device_fault_admin_delay(s->core, s->fault_admin_delay);
     return true;
 }
 

@@ -18,7 +18,7 @@ DEVICE = os.environ['RNIC_DEVICE_SO']
 PRELOAD = os.environ['RNIC_PRELOAD_SO']
 
 PROPERTIES = ['allow', 'crc', 'deny', 'fabric', 'fabric-id', 'fabric-peers',
-              'fpdu-max', 'ioeventfd', 'iothread', 'mac', 'map',
+              'fault-admin-delay', 'fpdu-max', 'ioeventfd', 'iothread', 'mac', 'map',
               'max-connections', 'mpa-gate', 'mpa-rev', 'mpa-timeout-ms',
               'p2p', 'pcap', 'pcap-max', 'rtr', 'vectors']
 
