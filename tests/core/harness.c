@@ -199,8 +199,10 @@ struct th_guest *th_guest_new(const struct th_options *options)
     g_mutex_init(&guest->trace_lock);
     guest->stop_fd = -1;
 
-    guest->dev = rnic_device_new(&guest->options.config, &host_ops, guest,
-                                 &error);
+    guest->dev = rnic_device_new(&guest->options.config,
+                                 guest->options.ops ? guest->options.ops
+                                                    : &host_ops,
+                                 guest, &error);
     g_assert_no_error(error);
     g_assert_nonnull(guest->dev);
     for (i = 0; i < MAX_GUESTS && guests[i]; i++) {

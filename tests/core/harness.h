@@ -26,6 +26,9 @@ struct th_options {
     size_t mem_size;
     /* dma_map returns as much as it can, else never across a page */
     bool whole_mappings;
+    /* The device's host, called with the guest; NULL: one that checks every
+     * mapping and takes every trace text */
+    const struct rnic_host_ops *ops;
 };
 
 struct th_eq {
