@@ -29,21 +29,21 @@ static const struct meaning meanings[] = {
       RNIC_WC_REM_INV_REQ_ERR, RNIC_EV_QP_REQ_ERR },
     { RNIC_TERM_LAYER_RDMAP, 1, ANY, RNIC_WC_REM_ACCESS_ERR,
       RNIC_WC_WR_FLUSH_ERR, RNIC_EV_QP_ACCESS_ERR },
-    { RNIC_TERM_LAYER_RDMAP, 2, 0x05, RNIC_WC_REM_OP_ERR,
-      RNIC_WC_WR_FLUSH_ERR, RNIC_EV_QP_FATAL },
+    { RNIC_TERM_LAYER_RDMAP, 2, 0x05, RNIC_WC_REM_OP_ERR, RNIC_WC_WR_FLUSH_ERR,
+      RNIC_EV_QP_FATAL },
     { RNIC_TERM_LAYER_RDMAP, 2, 0x06, RNIC_WC_REM_INV_REQ_ERR,
       RNIC_WC_WR_FLUSH_ERR, RNIC_EV_QP_REQ_ERR },
     { RNIC_TERM_LAYER_RDMAP, 2, 0x09, RNIC_WC_REM_INV_REQ_ERR,
       RNIC_WC_REM_INV_REQ_ERR, RNIC_EV_QP_REQ_ERR },
-    { RNIC_TERM_LAYER_RDMAP, 2, ANY, RNIC_WC_REM_OP_ERR,
-      RNIC_WC_WR_FLUSH_ERR, RNIC_EV_QP_REQ_ERR },
+    { RNIC_TERM_LAYER_RDMAP, 2, ANY, RNIC_WC_REM_OP_ERR, RNIC_WC_WR_FLUSH_ERR,
+      RNIC_EV_QP_REQ_ERR },
     /* A local failure while a message was placed */
-    { RNIC_TERM_LAYER_DDP, 0, ANY, RNIC_WC_REM_OP_ERR,
-      RNIC_WC_LOC_PROT_ERR, RNIC_EV_QP_FATAL },
-    { RNIC_TERM_LAYER_DDP, 1, 0x04, RNIC_WC_REM_OP_ERR,
-      RNIC_WC_WR_FLUSH_ERR, RNIC_EV_QP_FATAL },
-    { RNIC_TERM_LAYER_DDP, 1, ANY, RNIC_WC_REM_ACCESS_ERR,
-      RNIC_WC_WR_FLUSH_ERR, RNIC_EV_QP_ACCESS_ERR },
+    { RNIC_TERM_LAYER_DDP, 0, ANY, RNIC_WC_REM_OP_ERR, RNIC_WC_LOC_PROT_ERR,
+      RNIC_EV_QP_FATAL },
+    { RNIC_TERM_LAYER_DDP, 1, 0x04, RNIC_WC_REM_OP_ERR, RNIC_WC_WR_FLUSH_ERR,
+      RNIC_EV_QP_FATAL },
+    { RNIC_TERM_LAYER_DDP, 1, ANY, RNIC_WC_REM_ACCESS_ERR, RNIC_WC_WR_FLUSH_ERR,
+      RNIC_EV_QP_ACCESS_ERR },
     /* No buffer; message longer than the buffer */
     { RNIC_TERM_LAYER_DDP, 2, 0x02, RNIC_WC_REM_INV_REQ_ERR,
       RNIC_WC_WR_FLUSH_ERR, RNIC_EV_QP_REQ_ERR },
@@ -95,13 +95,12 @@ static void term_sent_set(struct rnic_fault *fault, enum rnic_wire_err err)
     const struct rnic_term_cause *cause = rnic_term_cause(err);
 
     fault->err = err;
-    fault->term = RNIC_TERM_VALID |
-                  term_word(cause->layer, cause->etype, cause->code);
+    fault->term =
+        RNIC_TERM_VALID | term_word(cause->layer, cause->etype, cause->code);
 }
 
 void rnic_fault_wire(struct rnic_qp *qp, enum rnic_wire_err err,
-                     const uint8_t *offender, size_t avail,
-                     uint16_t ulpdu_len)
+                     const uint8_t *offender, size_t avail, uint16_t ulpdu_len)
 {
     struct rnic_fault *fault = fault_new(qp, RNIC_FAULT_WIRE);
 
@@ -147,9 +146,8 @@ static struct rnic_sq_rec *terminated_rec(struct rnic_qp *qp,
      * Reads are served in order, so the one that failed is the oldest. Its
      * header says so, if the peer sent it; siw spoils its MSN.
      */
-    if (term->has_read_request ||
-        (term->has_ddp && !term->ddp.tagged &&
-         term->ddp.qn == RNIC_DDP_QN_READ_REQUEST)) {
+    if (term->has_read_request || (term->has_ddp && !term->ddp.tagged &&
+                                   term->ddp.qn == RNIC_DDP_QN_READ_REQUEST)) {
         return read ? read->rec : NULL;
     }
     /* Otherwise the oldest that is not complete, if it is of that kind */
@@ -157,8 +155,8 @@ static struct rnic_sq_rec *terminated_rec(struct rnic_qp *qp,
         struct rnic_sq_rec *rec =
             &qp->sq->recs[(qp->sq->rec_head + i) & (qp->sq->rec_size - 1)];
         bool tagged = rec->opcode == RNIC_WR_WRITE;
-        bool untagged = rec->opcode == RNIC_WR_SEND ||
-                        rec->opcode == RNIC_WR_SEND_INV;
+        bool untagged =
+            rec->opcode == RNIC_WR_SEND || rec->opcode == RNIC_WR_SEND_INV;
 
         if (term->ddp.tagged ? tagged : untagged) {
             return rec;
@@ -239,7 +237,8 @@ enum rnic_wire_err rnic_fault_of_invalidate(enum rnic_mr_error error)
 enum rnic_wc_status rnic_fault_recv_status(const struct rnic_fault *fault)
 {
     return fault && fault->kind == RNIC_FAULT_WIRE
-           ? meaning_of(fault->term)->receiver : RNIC_WC_WR_FLUSH_ERR;
+               ? meaning_of(fault->term)->receiver
+               : RNIC_WC_WR_FLUSH_ERR;
 }
 
 const char *rnic_mr_error_str(enum rnic_mr_error error)

@@ -13,7 +13,8 @@ void rnic_rx_fault(struct rnic_qp *qp, enum rnic_wire_err err)
 {
     struct rnic_rx *rx = qp->rx;
     size_t avail = rx->head_len > RNIC_FPDU_LENGTH_SIZE
-                   ? rx->head_len - RNIC_FPDU_LENGTH_SIZE : 0;
+                       ? rx->head_len - RNIC_FPDU_LENGTH_SIZE
+                       : 0;
 
     rnic_fault_wire(qp, err, rx->head + RNIC_FPDU_LENGTH_SIZE,
                     MIN(avail, rx->ulpdu_len), rx->ulpdu_len);
@@ -31,14 +32,16 @@ static void seg_trace(struct rnic_qp *qp)
     const struct rnic_ddp_hdr *ddp = &rx->seg.ddp;
 
     if (ddp->tagged) {
-        rnic_trace(qp->dev, fpdu_rx, "qpn %u %s STag 0x%08x TO 0x%" PRIx64
-                   " payload %u%s", qp->qpn,
-                   rnic_rdmap_opcode_str(ddp->opcode), ddp->stag, ddp->to,
-                   rx->seg.payload_len, ddp->last ? " last" : "");
+        rnic_trace(qp->dev, fpdu_rx,
+                   "qpn %u %s STag 0x%08x TO 0x%" PRIx64 " payload %u%s",
+                   qp->qpn, rnic_rdmap_opcode_str(ddp->opcode), ddp->stag,
+                   ddp->to, rx->seg.payload_len, ddp->last ? " last" : "");
     } else {
-        rnic_trace(qp->dev, fpdu_rx, "qpn %u %s QN %u MSN %u MO %u payload "
-                   "%u%s", qp->qpn, rnic_rdmap_opcode_str(ddp->opcode),
-                   ddp->qn, ddp->msn, ddp->mo, rx->seg.payload_len,
+        rnic_trace(qp->dev, fpdu_rx,
+                   "qpn %u %s QN %u MSN %u MO %u payload "
+                   "%u%s",
+                   qp->qpn, rnic_rdmap_opcode_str(ddp->opcode), ddp->qn,
+                   ddp->msn, ddp->mo, rx->seg.payload_len,
                    ddp->last ? " last" : "");
     }
 }
@@ -48,12 +51,13 @@ static void seg_trace(struct rnic_qp *qp)
 static bool no_receive(struct rnic_qp *qp)
 {
     rnic_qp_stat(qp, RNIC_STAT_rx_no_receive, 1);
-    rnic_trace(qp->dev, no_receive, "qpn %u: Send MSN %u arrived and no "
+    rnic_trace(qp->dev, no_receive,
+               "qpn %u: Send MSN %u arrived and no "
                "receive was posted%s. iWARP has no 'receiver not ready': "
                "this ends the connection with a Terminate. Post receives "
                "before the peer may send, and at least as many as it may "
-               "have under way", qp->qpn, qp->rx->seg.ddp.msn,
-               qp->srq ? " to the SRQ" : "");
+               "have under way",
+               qp->qpn, qp->rx->seg.ddp.msn, qp->srq ? " to the SRQ" : "");
     return fail(qp, RNIC_WIRE_UNTAGGED_BUFFER);
 }
 
@@ -82,11 +86,12 @@ static bool recv_take(struct rnic_qp *qp)
                           RNIC_ACCESS_LOCAL_WRITE, rnic_qp_kernel(qp));
 
         if (error != RNIC_MR_OK) {
-            rnic_guest_error(qp->dev, "qpn %u: receive %u (wr_id 0x%" PRIx64
-                             "), SGE %u: %s (STag 0x%08x TO 0x%" PRIx64
-                             " length %u)", qp->qpn, rx->recv.index,
-                             rx->recv.wr_id, i, rnic_mr_error_str(error),
-                             sge->stag, sge->to, sge->length);
+            rnic_guest_error(
+                qp->dev,
+                "qpn %u: receive %u (wr_id 0x%" PRIx64
+                "), SGE %u: %s (STag 0x%08x TO 0x%" PRIx64 " length %u)",
+                qp->qpn, rx->recv.index, rx->recv.wr_id, i,
+                rnic_mr_error_str(error), sge->stag, sge->to, sge->length);
             rx->recv.error = RNIC_WC_LOC_PROT_ERR;
             return fail(qp, RNIC_WIRE_DDP_LOCAL);
         }
@@ -128,8 +133,8 @@ static bool send_finish(struct rnic_qp *qp)
         return true;
     }
     if (rnic_rdmap_invalidates(ddp->opcode)) {
-        enum rnic_mr_error error = rnic_mr_invalidate(qp->dev, qp->pdn,
-                                                      ddp->stag, true);
+        enum rnic_mr_error error =
+            rnic_mr_invalidate(qp->dev, qp->pdn, ddp->stag, true);
 
         if (error != RNIC_MR_OK) {
             return fail(qp, rnic_fault_of_invalidate(error));
@@ -227,9 +232,8 @@ static bool read_response_begin(struct rnic_qp *qp)
     if (ddp->stag != read->sink_stag) {
         return fail(qp, RNIC_WIRE_TAGGED_STAG);
     }
-    if (ddp->to != read->sink_to + read->placed ||
-        rx->seg.payload_len > left || !rx->seg.payload_len ||
-        ddp->last != (rx->seg.payload_len == left)) {
+    if (ddp->to != read->sink_to + read->placed || rx->seg.payload_len > left ||
+        !rx->seg.payload_len || ddp->last != (rx->seg.payload_len == left)) {
         return fail(qp, RNIC_WIRE_TAGGED_BOUNDS);
     }
     error = rnic_mr_check(qp->dev, qp->pdn, read->sink_stag, ddp->to,
@@ -255,9 +259,10 @@ static bool terminate_begin(struct rnic_qp *qp, const uint8_t *ulpdu,
     }
     ctrl = rnic_term_ctrl(&term);
     rnic_qp_stat(qp, RNIC_STAT_term_received, 1);
-    rnic_trace(qp->dev, term, "qpn %u: the peer sent a Terminate: %s (%u/%u/"
-               "%02x)%s%s%s", qp->qpn,
-               rnic_term_str(ctrl->layer, ctrl->etype, ctrl->code),
+    rnic_trace(qp->dev, term,
+               "qpn %u: the peer sent a Terminate: %s (%u/%u/"
+               "%02x)%s%s%s",
+               qp->qpn, rnic_term_str(ctrl->layer, ctrl->etype, ctrl->code),
                ctrl->layer, ctrl->etype, ctrl->code,
                term.swapped ? ", control word in siw's order" : "",
                term.has_ddp ? ", about our " : "",
@@ -314,9 +319,8 @@ bool rnic_rx_map(struct rnic_qp *qp, size_t len, struct rnic_mapping *map,
     rnic_mapping_init(map, RNIC_DMA_TO_GUEST);
     switch (ddp->opcode) {
     case RNIC_RDMAP_WRITE:
-        error = rnic_mr_map(qp->dev, qp->pdn, ddp->stag,
-                            ddp->to + rx->placed, len,
-                            RNIC_ACCESS_REMOTE_WRITE, false, map, done);
+        error = rnic_mr_map(qp->dev, qp->pdn, ddp->stag, ddp->to + rx->placed,
+                            len, RNIC_ACCESS_REMOTE_WRITE, false, map, done);
         if (error == RNIC_MR_OK && *done) {
             return true;
         }
@@ -325,10 +329,9 @@ bool rnic_rx_map(struct rnic_qp *qp, size_t len, struct rnic_mapping *map,
                                               : rnic_fault_of_tagged(error));
         return false;
     case RNIC_RDMAP_READ_RESPONSE:
-        error = rnic_mr_map(qp->dev, qp->pdn, ddp->stag,
-                            ddp->to + rx->placed, len,
-                            RNIC_ACCESS_LOCAL_WRITE, rnic_qp_kernel(qp), map,
-                            done);
+        error =
+            rnic_mr_map(qp->dev, qp->pdn, ddp->stag, ddp->to + rx->placed, len,
+                        RNIC_ACCESS_LOCAL_WRITE, rnic_qp_kernel(qp), map, done);
         break;
     default:
         error = rnic_sges_map(qp, rx->recv.sge, rx->recv.num_sge,
@@ -340,9 +343,9 @@ bool rnic_rx_map(struct rnic_qp *qp, size_t len, struct rnic_mapping *map,
         return true;
     }
     rnic_mapping_release(qp->dev, map, 0);
-    rnic_guest_error(qp->dev, "qpn %u: %s while a message was placed",
-                     qp->qpn, rnic_mr_error_str(error == RNIC_MR_OK
-                                                ? RNIC_MR_DMA : error));
+    rnic_guest_error(
+        qp->dev, "qpn %u: %s while a message was placed", qp->qpn,
+        rnic_mr_error_str(error == RNIC_MR_OK ? RNIC_MR_DMA : error));
     if (ddp->opcode == RNIC_RDMAP_READ_RESPONSE) {
         rnic_tx_oldest_read(qp)->rec->status = RNIC_WC_LOC_PROT_ERR;
     } else {
@@ -384,16 +387,18 @@ static void place_trace(struct rnic_qp *qp)
         return;
     }
     if (ddp->tagged) {
-        rnic_trace(qp->dev, place, "qpn %u %s: %u octets at STag 0x%08x TO 0x%"
-                   PRIx64 ", %u of them read straight into place", qp->qpn,
-                   rnic_rdmap_opcode_str(ddp->opcode), rx->placed, ddp->stag,
-                   ddp->to, rx->direct);
+        rnic_trace(qp->dev, place,
+                   "qpn %u %s: %u octets at STag 0x%08x TO 0x%" PRIx64
+                   ", %u of them read straight into place",
+                   qp->qpn, rnic_rdmap_opcode_str(ddp->opcode), rx->placed,
+                   ddp->stag, ddp->to, rx->direct);
     } else {
-        rnic_trace(qp->dev, place, "qpn %u %s: %u octets at offset %u of "
+        rnic_trace(qp->dev, place,
+                   "qpn %u %s: %u octets at offset %u of "
                    "receive %u wr_id 0x%" PRIx64 ", %u of them read straight "
-                   "into place", qp->qpn, rnic_rdmap_opcode_str(ddp->opcode),
-                   rx->placed, rx->recv_mo, rx->recv.index, rx->recv.wr_id,
-                   rx->direct);
+                   "into place",
+                   qp->qpn, rnic_rdmap_opcode_str(ddp->opcode), rx->placed,
+                   rx->recv_mo, rx->recv.index, rx->recv.wr_id, rx->direct);
     }
 }
 

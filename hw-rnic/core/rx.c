@@ -139,8 +139,7 @@ static bool feed_header(struct rnic_qp *qp, const uint8_t *p, size_t n,
     /* The decoder asked for more as long as the header was not complete */
     *used = header - had;
     rx->head_len = header;
-    if (!segment_begin(qp, rx->head + RNIC_FPDU_LENGTH_SIZE,
-                       rx->seg.hdr_len)) {
+    if (!segment_begin(qp, rx->head + RNIC_FPDU_LENGTH_SIZE, rx->seg.hdr_len)) {
         return false;
     }
     rx->trailer = rnic_fpdu_pad(rx->ulpdu_len) + RNIC_FPDU_CRC_SIZE;

@@ -10,10 +10,10 @@
 #include "wire/fpdu.h"
 
 enum rnic_rx_phase {
-    RNIC_RX_HEADER,             /* gathers the start of an FPDU */
-    RNIC_RX_WHOLE,              /* CRC on: gathers the FPDU */
-    RNIC_RX_PAYLOAD,            /* CRC off: places payload as it comes */
-    RNIC_RX_TRAILER,            /* CRC off: skips pad and CRC field */
+    RNIC_RX_HEADER,  /* gathers the start of an FPDU */
+    RNIC_RX_WHOLE,   /* CRC on: gathers the FPDU */
+    RNIC_RX_PAYLOAD, /* CRC off: places payload as it comes */
+    RNIC_RX_TRAILER, /* CRC off: skips pad and CRC field */
 };
 
 struct rnic_rx {
@@ -28,18 +28,18 @@ struct rnic_rx {
 
     /* The current segment */
     struct rnic_rdmap_seg seg;
-    uint32_t placed;            /* payload octets of it that are in place */
-    uint32_t direct;            /* of them read straight into place */
-    uint32_t trailer;           /* octets of pad and CRC still to come */
-    bool bulk;                  /* the last segment was large */
+    uint32_t placed;  /* payload octets of it that are in place */
+    uint32_t direct;  /* of them read straight into place */
+    uint32_t trailer; /* octets of pad and CRC still to come */
+    bool bulk;        /* the last segment was large */
 
-    bool opened;                /* a first FPDU was valid */
+    bool opened; /* a first FPDU was valid */
     uint32_t send_msn, read_msn;
     /* The Send that is being received */
     bool recv_taken;
     struct rnic_recv_wr recv;
-    uint32_t recv_mo;           /* octets of earlier segments */
-    bool write_open;            /* a tagged message lacks its last segment */
+    uint32_t recv_mo; /* octets of earlier segments */
+    bool write_open;  /* a tagged message lacks its last segment */
 
     /* Octets that the connection manager had read */
     uint8_t *ahead;

@@ -16,8 +16,9 @@
 #include <string.h>
 
 /* An FPDU's octets before its payload, and behind */
-#define FPDU_SMALL_MAX (RNIC_FPDU_LENGTH_SIZE + RNIC_RDMAP_HDR_MAX + \
-                        RNIC_MAX_INLINE + RNIC_FPDU_TRAILER_MAX)
+#define FPDU_SMALL_MAX                                                         \
+    (RNIC_FPDU_LENGTH_SIZE + RNIC_RDMAP_HDR_MAX + RNIC_MAX_INLINE +            \
+     RNIC_FPDU_TRAILER_MAX)
 G_STATIC_ASSERT(FPDU_SMALL_MAX <= 640);
 
 /* Largest FPDU with markers: one in 512, and one before it */
@@ -34,18 +35,27 @@ static bool copies(struct rnic_qp *qp)
     return qp->params.crc || qp->params.tx_markers;
 }
 
-/* The current limit of a ULPDU, octets */
-static unsigned mulpdu(struct rnic_qp *qp)
+/*
+ * The current limit of a ULPDU. Between machines an FPDU fits a TCP segment,
+ * and segments are filled with whole FPDUs: receivers must not depend on it
+ * (RFC 5044 section 5.1), but some place better then, and siw mis-parses a
+ * header that is cut.
+ */
+static void limits_update(struct rnic_qp *qp)
 {
     const struct rnic_config *config = &qp->dev->config;
+    struct rnic_tx *tx = qp->tx;
 
-    if (config->fpdu_max) {
-        return config->fpdu_max;
-    }
     if (config->fabric == RNIC_FABRIC_LOOPBACK) {
-        return RNIC_MULPDU_MAX;
+        tx->mss = 0;
+        tx->mulpdu = RNIC_MULPDU_MAX;
+    } else {
+        tx->mss = rnic_stream_mss(qp->stream);
+        tx->mulpdu = rnic_mulpdu(tx->mss, qp->params.tx_markers);
     }
-    return rnic_mulpdu(rnic_stream_mss(qp->stream), qp->params.tx_markers);
+    if (config->fpdu_max) {
+        tx->mulpdu = config->fpdu_max;
+    }
 }
 
 static void iov_add(struct rnic_qp_scratch *s, void *base, size_t len)
@@ -72,8 +82,8 @@ static enum rnic_mr_error msg_map(struct rnic_qp *qp, struct rnic_tx_msg *msg,
                            msg->inbound.rr.source_to + offset, len,
                            RNIC_ACCESS_REMOTE_READ, false, map, done);
     }
-    return rnic_sges_map(qp, msg->wr.sge, msg->wr.num_sge, offset, len, 0,
-                         map, done);
+    return rnic_sges_map(qp, msg->wr.sge, msg->wr.num_sge, offset, len, 0, map,
+                         done);
 }
 
 static bool msg_inline(const struct rnic_tx_msg *msg)
@@ -83,9 +93,9 @@ static bool msg_inline(const struct rnic_tx_msg *msg)
 }
 
 /* Copies payload to @dst; with @crc, checksums it on the way */
-static enum rnic_mr_error msg_copy(struct rnic_qp *qp,
-                                   struct rnic_tx_msg *msg, uint64_t offset,
-                                   uint64_t len, uint8_t *dst, uint32_t *crc)
+static enum rnic_mr_error msg_copy(struct rnic_qp *qp, struct rnic_tx_msg *msg,
+                                   uint64_t offset, uint64_t len, uint8_t *dst,
+                                   uint32_t *crc)
 {
     struct rnic_mapping map;
     enum rnic_mr_error error;
@@ -151,15 +161,14 @@ static size_t header_encode(const struct rnic_tx_msg *msg, bool last,
         solicited = wr->flags & RNIC_WQE_SOLICITED;
         if (wr->opcode == RNIC_WR_SEND_INV) {
             return rnic_rdmap_untagged_encode(
-                solicited ? RNIC_RDMAP_SEND_SE_INV : RNIC_RDMAP_SEND_INV,
-                last, wr->inv_stag, msg->msn, msg->built, buf);
+                solicited ? RNIC_RDMAP_SEND_SE_INV : RNIC_RDMAP_SEND_INV, last,
+                wr->inv_stag, msg->msn, msg->built, buf);
         }
-        return rnic_rdmap_untagged_encode(
-            solicited ? RNIC_RDMAP_SEND_SE : RNIC_RDMAP_SEND, last, 0,
-            msg->msn, msg->built, buf);
+        return rnic_rdmap_untagged_encode(solicited ? RNIC_RDMAP_SEND_SE
+                                                    : RNIC_RDMAP_SEND,
+                                          last, 0, msg->msn, msg->built, buf);
     case RNIC_TX_WRITE:
-        return rnic_rdmap_tagged_encode(RNIC_RDMAP_WRITE, last,
-                                        wr->remote_stag,
+        return rnic_rdmap_tagged_encode(RNIC_RDMAP_WRITE, last, wr->remote_stag,
                                         wr->remote_to + msg->built, buf);
     case RNIC_TX_READ_REQUEST:
         return rnic_rdmap_read_request_encode(&msg->rr, msg->msn, buf);
@@ -168,11 +177,22 @@ static size_t header_encode(const struct rnic_tx_msg *msg, bool last,
     }
     return rnic_rdmap_tagged_encode(RNIC_RDMAP_READ_RESPONSE, last,
                                     msg->inbound.rr.sink_stag,
-                                    msg->inbound.rr.sink_to + msg->built,
-                                    buf);
+                                    msg->inbound.rr.sink_to + msg->built, buf);
 }
 
 /* ---- Building ---- */
+
+/* An FPDU with @payload octets of @msg would be cut by the end of a segment,
+ * though it could start on a fresh one */
+static bool would_be_cut(struct rnic_qp *qp, const struct rnic_tx_msg *msg,
+                         uint64_t payload)
+{
+    struct rnic_qp_scratch *s = qp->dev->qp_scratch;
+    unsigned mss = qp->tx->mss;
+    size_t used = mss ? s->octets % mss : 0;
+
+    return used && used + rnic_fpdu_len(header_size(msg) + payload) > mss;
+}
 
 /* The region behind a message that has begun is not usable any more */
 static void msg_fault(struct rnic_qp *qp, struct rnic_tx_msg *msg,
@@ -182,9 +202,10 @@ static void msg_fault(struct rnic_qp *qp, struct rnic_tx_msg *msg,
     uint8_t ulpdu[RNIC_RDMAP_READ_REQUEST_SIZE];
 
     if (msg->kind != RNIC_TX_READ_RESPONSE) {
-        rnic_guest_error(qp->dev, "qpn %u: SQ entry %u (wr_id 0x%" PRIx64
-                         "): %s while it was sent", qp->qpn, msg->wr.index,
-                         msg->wr.wr_id, rnic_mr_error_str(error));
+        rnic_guest_error(
+            qp->dev,
+            "qpn %u: SQ entry %u (wr_id 0x%" PRIx64 "): %s while it was sent",
+            qp->qpn, msg->wr.index, msg->wr.wr_id, rnic_mr_error_str(error));
         msg->rec->status = RNIC_WC_LOC_PROT_ERR;
         rnic_fault_local(qp, 0);
         return;
@@ -194,8 +215,7 @@ static void msg_fault(struct rnic_qp *qp, struct rnic_tx_msg *msg,
     rr.sink_to += msg->built;
     rr.source_to += msg->built;
     rr.size -= msg->built;
-    rnic_rdmap_read_request_encode(&rr,
-                                   rnic_get_be32(msg->inbound.ulpdu + 10),
+    rnic_rdmap_read_request_encode(&rr, rnic_get_be32(msg->inbound.ulpdu + 10),
                                    ulpdu);
     rnic_fault_wire(qp, rnic_fault_of_read(error), ulpdu, sizeof(ulpdu),
                     sizeof(ulpdu));
@@ -220,8 +240,7 @@ static enum rnic_mr_error build_gather(struct rnic_qp *qp,
         memcpy(head + len, msg->wr.inline_data + msg->built, fpdu->payload);
         len += fpdu->payload;
     } else if (fpdu->payload) {
-        error = msg_map(qp, msg, msg->built, fpdu->payload, &fpdu->map,
-                        &done);
+        error = msg_map(qp, msg, msg->built, fpdu->payload, &fpdu->map, &done);
         if (error != RNIC_MR_OK || done < fpdu->payload) {
             rnic_mapping_release(qp->dev, &fpdu->map, 0);
             rnic_mapping_init(&fpdu->map, RNIC_DMA_FROM_GUEST);
@@ -242,8 +261,7 @@ static enum rnic_mr_error build_gather(struct rnic_qp *qp,
     if (!msg_inline(msg) && fpdu->payload) {
         if (fpdu->map.count) {
             for (i = 0; i < fpdu->map.count; i++) {
-                iov_add(s, fpdu->map.iov[i].iov_base,
-                        fpdu->map.iov[i].iov_len);
+                iov_add(s, fpdu->map.iov[i].iov_base, fpdu->map.iov[i].iov_len);
             }
         } else {
             iov_add(s, s->copy + s->copy_len, fpdu->payload);
@@ -288,8 +306,8 @@ static enum rnic_mr_error build_copy(struct rnic_qp *qp,
     len += fpdu->payload;
     len += rnic_fpdu_trailer_encode(ulpdu_len, use_crc, crc, buf + len);
     if (markers) {
-        len = rnic_marker_insert(pos, s->plain, ulpdu_len, qp->params.crc,
-                                 start);
+        len =
+            rnic_marker_insert(pos, s->plain, ulpdu_len, qp->params.crc, start);
     }
     iov_add(s, start, len);
     s->copy_len += len;
@@ -310,6 +328,9 @@ static bool build_fpdu(struct rnic_qp *qp, struct rnic_tx_msg *msg)
     fpdu->last = left <= room;
     /* Headers end on a multiple of 4, so segments but the last need no pad */
     fpdu->payload = fpdu->last ? left : room & ~3ull;
+    if (would_be_cut(qp, msg, fpdu->payload)) {
+        return false;
+    }
     rnic_mapping_init(&fpdu->map, RNIC_DMA_FROM_GUEST);
     if (copies(qp)) {
         error = build_copy(qp, msg, fpdu, qp->tx->pos + s->octets);
@@ -375,20 +396,26 @@ static void fpdu_trace(struct rnic_qp *qp, const struct rnic_tx_fpdu *fpdu)
     const struct rnic_ddp_hdr *ddp = &fpdu->ddp;
     g_autofree char *wqe = NULL;
 
+    if (!qp->dev->ops->trace_enabled(qp->dev->opaque, RNIC_TRACE_fpdu_tx)) {
+        return;
+    }
     if (fpdu->msg->rec) {
-        wqe = g_strdup_printf(", SQ %u wr_id 0x%" PRIx64,
-                              fpdu->msg->rec->index, fpdu->msg->rec->wr_id);
+        wqe = g_strdup_printf(", SQ %u wr_id 0x%" PRIx64, fpdu->msg->rec->index,
+                              fpdu->msg->rec->wr_id);
     }
     if (ddp->tagged) {
-        rnic_trace(qp->dev, fpdu_tx, "qpn %u %s STag 0x%08x TO 0x%" PRIx64
-                   " payload %u%s%s", qp->qpn,
-                   rnic_rdmap_opcode_str(ddp->opcode), ddp->stag, ddp->to,
-                   fpdu->payload, ddp->last ? " last" : "", wqe ? wqe : "");
+        rnic_trace(qp->dev, fpdu_tx,
+                   "qpn %u %s STag 0x%08x TO 0x%" PRIx64 " payload %u%s%s",
+                   qp->qpn, rnic_rdmap_opcode_str(ddp->opcode), ddp->stag,
+                   ddp->to, fpdu->payload, ddp->last ? " last" : "",
+                   wqe ? wqe : "");
     } else {
-        rnic_trace(qp->dev, fpdu_tx, "qpn %u %s QN %u MSN %u MO %u payload "
-                   "%u%s%s", qp->qpn, rnic_rdmap_opcode_str(ddp->opcode),
-                   ddp->qn, ddp->msn, ddp->mo, fpdu->payload,
-                   ddp->last ? " last" : "", wqe ? wqe : "");
+        rnic_trace(qp->dev, fpdu_tx,
+                   "qpn %u %s QN %u MSN %u MO %u payload "
+                   "%u%s%s",
+                   qp->qpn, rnic_rdmap_opcode_str(ddp->opcode), ddp->qn,
+                   ddp->msn, ddp->mo, fpdu->payload, ddp->last ? " last" : "",
+                   wqe ? wqe : "");
     }
 }
 
@@ -463,7 +490,7 @@ enum rnic_tx_result rnic_tx_batch(struct rnic_qp *qp, size_t *octets)
     unsigned i, taken;
     ssize_t n;
 
-    qp->tx->mulpdu = mulpdu(qp);
+    limits_update(qp);
     taken = build_batch(qp);
     *octets = taken * WQE_COST;
     if (!s->num_fpdus) {
@@ -472,7 +499,7 @@ enum rnic_tx_result rnic_tx_batch(struct rnic_qp *qp, size_t *octets)
         }
         return taken ? RNIC_TX_SENT : RNIC_TX_IDLE;
     }
-    n = rnic_stream_send(qp->stream, s->iov, s->num_iov, false);
+    n = rnic_stream_send(qp->stream, s->iov, s->num_iov, qp->tx->mss);
     accept_octets(qp, MAX(n, 0));
     for (i = 0; i < s->num_fpdus; i++) {
         if (s->fpdus[i].map.count) {
@@ -502,11 +529,11 @@ size_t rnic_tx_encode(struct rnic_qp *qp, const uint8_t *ulpdu,
     memcpy(plain + len, ulpdu, ulpdu_len);
     len += ulpdu_len;
     crc = rnic_crc32c_update(rnic_crc32c_init(), plain, len);
-    len += rnic_fpdu_trailer_encode(ulpdu_len, qp->params.crc, crc,
-                                    plain + len);
+    len +=
+        rnic_fpdu_trailer_encode(ulpdu_len, qp->params.crc, crc, plain + len);
     if (qp->params.tx_markers) {
-        return rnic_marker_insert(qp->tx->pos, plain, ulpdu_len,
-                                  qp->params.crc, buf);
+        return rnic_marker_insert(qp->tx->pos, plain, ulpdu_len, qp->params.crc,
+                                  buf);
     }
     memcpy(buf, plain, len);
     return len;

@@ -80,8 +80,7 @@ void rnic_tx_free(struct rnic_qp *qp)
 
 /* ---- Reads of ours ---- */
 
-static struct rnic_read *read_push(struct rnic_tx *tx,
-                                   struct rnic_sq_rec *rec)
+static struct rnic_read *read_push(struct rnic_tx *tx, struct rnic_sq_rec *rec)
 {
     struct rnic_read *read =
         &tx->reads[(tx->read_head + tx->read_count++) % tx->read_size];
@@ -122,13 +121,14 @@ void rnic_tx_read_done(struct rnic_qp *qp)
         return;
     }
     if (rec->opcode == RNIC_WR_READ_INV) {
-        enum rnic_mr_error error = rnic_mr_invalidate(qp->dev, qp->pdn,
-                                                      rec->inv_stag, false);
+        enum rnic_mr_error error =
+            rnic_mr_invalidate(qp->dev, qp->pdn, rec->inv_stag, false);
 
         if (error != RNIC_MR_OK) {
-            rnic_guest_error(qp->dev, "qpn %u: READ_INV (wr_id 0x%" PRIx64
-                             ") cannot invalidate STag 0x%08x", qp->qpn,
-                             rec->wr_id, rec->inv_stag);
+            rnic_guest_error(qp->dev,
+                             "qpn %u: READ_INV (wr_id 0x%" PRIx64
+                             ") cannot invalidate STag 0x%08x",
+                             qp->qpn, rec->wr_id, rec->inv_stag);
             rec->status = RNIC_WC_MW_BIND_ERR;
             rnic_fault_local(qp, 0);
             return;
@@ -170,9 +170,9 @@ static bool next_response(struct rnic_qp *qp)
     in = &tx->inbound[tx->inbound_head];
     /* A Read of no octets is answered whatever its STag and TO are
      * (RFC 5040 section 5.2.1), which this check knows. */
-    error = rnic_mr_check(qp->dev, qp->pdn, in->rr.source_stag,
-                          in->rr.source_to, in->rr.size,
-                          RNIC_ACCESS_REMOTE_READ, false);
+    error =
+        rnic_mr_check(qp->dev, qp->pdn, in->rr.source_stag, in->rr.source_to,
+                      in->rr.size, RNIC_ACCESS_REMOTE_READ, false);
     if (error != RNIC_MR_OK) {
         /* What was asked for before it is answered first */
         if (!tx->head) {
@@ -217,11 +217,12 @@ static bool sges_valid(struct rnic_qp *qp, const struct rnic_send_wr *wr,
                           wr->sge[i].length, access, rnic_qp_kernel(qp));
 
         if (error != RNIC_MR_OK) {
-            rnic_guest_error(qp->dev, "qpn %u: SQ entry %u (wr_id 0x%" PRIx64
-                             "), SGE %u: %s (STag 0x%08x TO 0x%" PRIx64
-                             " length %u)", qp->qpn, wr->index, wr->wr_id, i,
-                             rnic_mr_error_str(error), wr->sge[i].stag,
-                             wr->sge[i].to, wr->sge[i].length);
+            rnic_guest_error(
+                qp->dev,
+                "qpn %u: SQ entry %u (wr_id 0x%" PRIx64
+                "), SGE %u: %s (STag 0x%08x TO 0x%" PRIx64 " length %u)",
+                qp->qpn, wr->index, wr->wr_id, i, rnic_mr_error_str(error),
+                wr->sge[i].stag, wr->sge[i].to, wr->sge[i].length);
             return false;
         }
     }
@@ -252,8 +253,7 @@ static bool staged_read(struct rnic_qp *qp)
         /* A Read of no octets is one request, too */
         rec->reads_left = MAX(pieces, 1);
     }
-    while (tx->staged_sge < wr->num_sge &&
-           !wr->sge[tx->staged_sge].length) {
+    while (tx->staged_sge < wr->num_sge && !wr->sge[tx->staged_sge].length) {
         tx->staged_sge++;
     }
     if (tx->staged_sge < wr->num_sge) {
@@ -285,8 +285,7 @@ static bool staged_read(struct rnic_qp *qp)
 
     do {
         tx->staged_sge++;
-    } while (tx->staged_sge < wr->num_sge &&
-             !wr->sge[tx->staged_sge].length);
+    } while (tx->staged_sge < wr->num_sge && !wr->sge[tx->staged_sge].length);
     if (tx->staged_sge >= wr->num_sge) {
         g_clear_pointer(&tx->staged, g_free);
     }
@@ -310,10 +309,11 @@ static bool staged_local(struct rnic_qp *qp)
         error = rnic_mr_fast_reg(qp->dev, qp->pdn, &wr->reg);
     }
     if (error != RNIC_MR_OK) {
-        rnic_guest_error(qp->dev, "qpn %u: SQ entry %u (wr_id 0x%" PRIx64
-                         "): %s refused: %s", qp->qpn, wr->index, wr->wr_id,
-                         rnic_wr_opcode_str(wr->opcode),
-                         rnic_mr_error_str(error));
+        rnic_guest_error(
+            qp->dev,
+            "qpn %u: SQ entry %u (wr_id 0x%" PRIx64 "): %s refused: %s",
+            qp->qpn, wr->index, wr->wr_id, rnic_wr_opcode_str(wr->opcode),
+            rnic_mr_error_str(error));
         return staged_fail(qp, RNIC_WC_MW_BIND_ERR);
     }
     rnic_qp_stat(qp, RNIC_STAT_tx_wqes, 1);
@@ -564,7 +564,7 @@ int rnic_tx_push_tail(struct rnic_qp *qp)
             .iov_base = tx->kept + tx->kept_pos,
             .iov_len = tx->kept_len - tx->kept_pos,
         };
-        ssize_t n = rnic_stream_send(qp->stream, &iov, 1, false);
+        ssize_t n = rnic_stream_send(qp->stream, &iov, 1, tx->mss);
 
         if (n == -EAGAIN) {
             return 0;

@@ -23,46 +23,47 @@ enum rnic_tx_kind {
 struct rnic_tx_msg {
     struct rnic_tx_msg *next;
     enum rnic_tx_kind kind;
-    uint64_t length;            /* payload octets */
-    uint64_t sent;              /* octets in FPDUs that TCP accepted */
-    uint64_t built;             /* and in those of the current batch */
+    uint64_t length; /* payload octets */
+    uint64_t sent;   /* octets in FPDUs that TCP accepted */
+    uint64_t built;  /* and in those of the current batch */
     bool built_last;
-    uint32_t msn;               /* untagged */
-    struct rnic_sq_rec *rec;    /* NULL: not from the SQ */
-    struct rnic_read *read;     /* READ_REQUEST */
+    uint32_t msn;            /* untagged */
+    struct rnic_sq_rec *rec; /* NULL: not from the SQ */
+    struct rnic_read *read;  /* READ_REQUEST */
     union {
-        struct rnic_send_wr wr;             /* SEND, WRITE */
-        struct rnic_rdmap_read_request rr;  /* READ_REQUEST */
-        struct rnic_inbound_read inbound;   /* READ_RESPONSE */
+        struct rnic_send_wr wr;            /* SEND, WRITE */
+        struct rnic_rdmap_read_request rr; /* READ_REQUEST */
+        struct rnic_inbound_read inbound;  /* READ_RESPONSE */
     };
 };
 
-#define RNIC_TX_BATCH_FPDUS     64
-#define RNIC_TX_BATCH_OCTETS    (256 * 1024)
-#define RNIC_TX_IOV             1024    /* what sendmsg() takes */
+#define RNIC_TX_BATCH_FPDUS 64
+#define RNIC_TX_BATCH_OCTETS (256 * 1024)
+#define RNIC_TX_IOV 1024 /* what sendmsg() takes */
 
 struct rnic_tx_fpdu {
     struct rnic_tx_msg *msg;
-    uint32_t payload;           /* octets of the message */
-    uint32_t length;            /* octets on the wire, markers included */
+    uint32_t payload; /* octets of the message */
+    uint32_t length;  /* octets on the wire, markers included */
     bool last;
-    struct rnic_ddp_hdr ddp;    /* for the trace */
-    struct rnic_mapping map;    /* of the payload; count 0: none */
+    struct rnic_ddp_hdr ddp; /* for the trace */
+    struct rnic_mapping map; /* of the payload; count 0: none */
 };
 
 struct rnic_tx {
     struct rnic_tx_msg *head, **tail;
     /* A WQE that was fetched and may not start yet */
     struct rnic_tx_msg *staged;
-    unsigned staged_sge;        /* Read: next sink */
+    unsigned staged_sge; /* Read: next sink */
 
     uint32_t send_msn, read_msn;
-    uint64_t pos;               /* octets given to TCP or kept (markers) */
-    unsigned mulpdu;            /* octets */
-    bool blocked;               /* TCP is full: EPOLLOUT is awaited */
-    bool gated;                 /* RFC 5044 section 7.1.2 */
+    uint64_t pos;    /* octets given to TCP or kept (markers) */
+    unsigned mulpdu; /* octets */
+    unsigned mss;    /* octets; 0: segments do not matter */
+    bool blocked;    /* TCP is full: EPOLLOUT is awaited */
+    bool gated;      /* RFC 5044 section 7.1.2 */
     bool gate_noted;
-    bool response_next;         /* whose turn it is */
+    bool response_next; /* whose turn it is */
 
     /* The rest of an FPDU that TCP took a part of, and maybe a Terminate */
     uint8_t *kept;
@@ -74,7 +75,7 @@ struct rnic_tx {
     /* Reads of ours: the oldest at reads[read_head] */
     struct rnic_read *reads;
     unsigned read_head, read_count, read_size;
-    bool rtr_read;              /* one of them is the RTR: not in ORD */
+    bool rtr_read; /* one of them is the RTR: not in ORD */
 
     /* Reads of the peer; one being answered has left the ring and counts */
     struct rnic_inbound_read *inbound;
@@ -95,7 +96,7 @@ struct rnic_qp_scratch {
     /* FPDUs with checksum or markers; one more than the batch may begin */
     uint8_t copy[RNIC_TX_BATCH_OCTETS + 2 * RNIC_FPDU_MAX];
     size_t copy_len;
-    uint8_t plain[RNIC_FPDU_MAX];   /* an FPDU before markers */
+    uint8_t plain[RNIC_FPDU_MAX]; /* an FPDU before markers */
     uint8_t rx[256 * 1024];
 };
 
@@ -105,10 +106,10 @@ bool rnic_tx_next_message(struct rnic_qp *qp);
 void rnic_tx_message_done(struct rnic_qp *qp, struct rnic_tx_msg *msg);
 
 enum rnic_tx_result {
-    RNIC_TX_IDLE,               /* nothing may be sent now */
-    RNIC_TX_SENT,               /* *octets: what it cost of the turn */
-    RNIC_TX_BLOCKED,            /* TCP is full */
-    RNIC_TX_FAULT,              /* recorded */
+    RNIC_TX_IDLE,    /* nothing may be sent now */
+    RNIC_TX_SENT,    /* *octets: what it cost of the turn */
+    RNIC_TX_BLOCKED, /* TCP is full */
+    RNIC_TX_FAULT,   /* recorded */
 };
 /* tx-fpdu.c: builds one batch and gives it to TCP */
 enum rnic_tx_result rnic_tx_batch(struct rnic_qp *qp, size_t *octets);

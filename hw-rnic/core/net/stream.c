@@ -205,14 +205,14 @@ int rnic_stream_peek(struct rnic_stream *stream)
 }
 
 ssize_t rnic_stream_send(struct rnic_stream *stream, const struct iovec *iov,
-                         unsigned count, bool more)
+                         unsigned count, bool eor)
 {
     struct msghdr msg = {
         .msg_iov = (struct iovec *)iov,
         .msg_iovlen = count,
     };
     ssize_t n = sendmsg(stream->source.fd, &msg,
-                        MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0));
+                        MSG_DONTWAIT | MSG_NOSIGNAL | (eor ? MSG_EOR : 0));
 
     if (n < 0) {
         return errno == EINTR || errno == EWOULDBLOCK ? -EAGAIN : -errno;

@@ -35,9 +35,9 @@ struct rnic_stream *rnic_stream_new(struct rnic_device *dev, int fd,
 ssize_t rnic_stream_recv(struct rnic_stream *stream, const struct iovec *iov,
                          unsigned count);
 /* Octets accepted by TCP (may be fewer); -EAGAIN; another -errno: lost.
- * @more: MSG_MORE, more follows at once */
+ * @eor: what follows starts a TCP segment of its own */
 ssize_t rnic_stream_send(struct rnic_stream *stream, const struct iovec *iov,
-                         unsigned count, bool more);
+                         unsigned count, bool eor);
 /*
  * The MPA startup: as recv of up to @len octets, but not captured, so that
  * the frame, read in parts, can be captured in one packet when it is complete:
