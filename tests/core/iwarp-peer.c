@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DEVICE  "10.0.0.1"
-#define PEER    "10.0.0.2"
+#define DEVICE "10.0.0.1"
+#define PEER "10.0.0.2"
 
 static uint8_t *be(uint8_t *to, uint64_t value, unsigned octets)
 {
@@ -47,8 +47,7 @@ void iw_start(struct iw_peer *peer, const struct iw_options *options)
     th.config.crc = options->crc ? RNIC_CRC_ON : RNIC_CRC_OFF;
     peer->guest = th_guest_started(&th);
     peer->buf = th_buf_new(peer->guest, PEER_BUF, 1, 0);
-    peer->stag = th_reg_mr(peer->guest, &peer->buf, PEER_IOVA,
-                           RNIC_ACCESS_ALL);
+    peer->stag = th_reg_mr(peer->guest, &peer->buf, PEER_IOVA, RNIC_ACCESS_ALL);
     peer->qp = th_qp_new(peer->guest, NULL);
     g_assert_cmpuint(th_addr_add(peer->guest, DEVICE), ==, RNIC_ADMIN_OK);
     listener = th_listen(peer->guest, DEVICE, 0, 8, &port);
@@ -56,10 +55,12 @@ void iw_start(struct iw_peer *peer, const struct iw_options *options)
     raw_block(block, options->ord, options->ird);
     raw_send_frame(peer->fd, false,
                    RAW_S | (options->crc ? RAW_C : 0) |
-                   (options->markers ? RAW_M : 0), 2, block, 4);
+                       (options->markers ? RAW_M : 0),
+                   2, block, 4);
     th_event_wait(peer->guest, RNIC_EV_CONNECT_REQUEST, listener, &event);
-    g_assert_cmpuint(th_accept(peer->qp, GUINT32_FROM_LE(event.conn_id),
-                               &params), ==, RNIC_ADMIN_OK);
+    g_assert_cmpuint(
+        th_accept(peer->qp, GUINT32_FROM_LE(event.conn_id), &params), ==,
+        RNIC_ADMIN_OK);
     raw_recv_frame(peer->fd, true, &reply);
     g_assert_cmpuint(!!(reply.flags & RAW_C), ==, options->crc);
     th_event_wait(peer->guest, RNIC_EV_ESTABLISHED, peer->qp->qpn, &event);
@@ -90,8 +91,8 @@ size_t iw_tagged(uint8_t *to, uint8_t ddp, uint8_t rdmap, uint32_t stag,
 }
 
 size_t iw_untagged(uint8_t *to, uint8_t ddp, uint8_t rdmap, uint32_t inv,
-                   uint32_t qn, uint32_t msn, uint32_t mo,
-                   const void *payload, size_t len)
+                   uint32_t qn, uint32_t msn, uint32_t mo, const void *payload,
+                   size_t len)
 {
     to[0] = ddp;
     to[1] = rdmap;
@@ -172,8 +173,9 @@ void iw_send_message(struct iw_peer *peer, uint32_t msn, size_t len)
     g_autofree uint8_t *payload = g_malloc(len + 1);
 
     th_fill(payload, len, msn);
-    iw_send(peer, ulpdu, iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, msn,
-                                     0, payload, len));
+    iw_send(
+        peer, ulpdu,
+        iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, msn, 0, payload, len));
 }
 
 /* ---- Taking apart ---- */
@@ -216,9 +218,9 @@ void iw_expect_term(struct iw_peer *peer, uint8_t layer, uint8_t etype,
     g_assert_cmpuint(len, <=, 70);
     g_assert_cmphex(ulpdu[0], ==, IW_UNTAGGED);
     g_assert_cmphex(from_be(ulpdu + 2, 4), ==, 0);
-    g_assert_cmphex(from_be(ulpdu + 6, 4), ==, 2);      /* QN */
-    g_assert_cmphex(from_be(ulpdu + 10, 4), ==, 1);     /* MSN */
-    g_assert_cmphex(from_be(ulpdu + 14, 4), ==, 0);     /* MO */
+    g_assert_cmphex(from_be(ulpdu + 6, 4), ==, 2);  /* QN */
+    g_assert_cmphex(from_be(ulpdu + 10, 4), ==, 1); /* MSN */
+    g_assert_cmphex(from_be(ulpdu + 14, 4), ==, 0); /* MO */
     g_assert_cmphex(ulpdu[18], ==, layer << 4 | etype);
     g_assert_cmphex(ulpdu[19], ==, code);
     if (copy) {
@@ -246,8 +248,7 @@ void iw_expect_error(struct iw_peer *peer)
     th_event_wait(peer->guest, RNIC_EV_CLOSE, peer->qp->qpn, NULL);
     g_assert_cmpuint(th_qp_state(peer->qp), ==, RNIC_QPS_ERROR);
     th_run_for(5);
-    g_assert_false(th_event_take(peer->guest, RNIC_EV_CLOSE, TH_ANY_ID,
-                                 NULL));
+    g_assert_false(th_event_take(peer->guest, RNIC_EV_CLOSE, TH_ANY_ID, NULL));
 }
 
 /* ---- The device's side ---- */

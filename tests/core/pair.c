@@ -6,8 +6,7 @@
 
 static const char *const addresses[2] = { "10.0.0.1", "10.0.0.2" };
 
-void pair_options_init(struct pair_options *options,
-                       enum rnic_crc_policy crc)
+void pair_options_init(struct pair_options *options, enum rnic_crc_policy crc)
 {
     unsigned i;
 

@@ -12,9 +12,9 @@
 
 struct pair_options {
     enum rnic_crc_policy crc;
-    bool self;                  /* both QPs on one device */
-    bool contiguous;            /* the buffers: one range in DMA space */
-    unsigned fpdu_max;          /* 0: the default */
+    bool self;         /* both QPs on one device */
+    bool contiguous;   /* the buffers: one range in DMA space */
+    unsigned fpdu_max; /* 0: the default */
     bool no_p2p;
     bool no_gate;
     size_t buf_len;
@@ -26,13 +26,12 @@ struct pair {
     struct th_guest *guest[2];
     struct th_qp *qp[2];
     struct th_buf buf[2];
-    uint32_t stag[2];           /* of the buffer, all rights */
+    uint32_t stag[2]; /* of the buffer, all rights */
 };
 
 /* @crc on both sides, buffers of 4 MiB + 64 KiB in scattered pages, strides
  * for 16 SGEs, kernel QPs */
-void pair_options_init(struct pair_options *options,
-                       enum rnic_crc_policy crc);
+void pair_options_init(struct pair_options *options, enum rnic_crc_policy crc);
 /* Makes all, and does not connect */
 void pair_new(struct pair *pair, const struct pair_options *options);
 /* NULL: IRD and ORD of 16 */

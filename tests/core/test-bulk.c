@@ -63,7 +63,8 @@ static void test_message_of_two_gibibytes(void)
     th_post_send(p.qp[0], &wr, 1);
     pair_wait_send(&p, 0, 1, RNIC_WC_SUCCESS, NULL);
     th_wait(th_stat(p.guest[1], RNIC_STAT_rx_direct) +
-            th_stat(p.guest[1], RNIC_STAT_rx_copied) == 1ull << 31);
+                th_stat(p.guest[1], RNIC_STAT_rx_copied) ==
+            1ull << 31);
     th_check_filled(th_ptr(p.guest[1], to), 2 << 20, 1);
     /* One octet more is not a message */
     wr.num_sge = 2;
@@ -105,8 +106,8 @@ static void storm(struct pair *p, unsigned rounds, bool stalls)
         for (i = 0; i < 2; i++) {
             unsigned kind = g_rand_int_range(rand, 0, 3);
             uint32_t len = g_rand_boolean(rand)
-                           ? g_rand_int_range(rand, 0, 300)
-                           : g_rand_int_range(rand, 0, 200000);
+                               ? g_rand_int_range(rand, 0, 300)
+                               : g_rand_int_range(rand, 0, 200000);
             uint64_t at = g_rand_int_range(rand, 0, 700000);
 
             while (th_cq_poll(p->qp[i]->attr.send_cq, &cqe)) {
@@ -125,8 +126,10 @@ static void storm(struct pair *p, unsigned rounds, bool stalls)
             }
             /* Each side writes and reads its own half of the buffers */
             at += i * 1000000;
-            pair_post(p, i, kind == 0 ? RNIC_WR_WRITE
-                            : kind == 1 ? RNIC_WR_READ : RNIC_WR_SEND,
+            pair_post(p, i,
+                      kind == 0   ? RNIC_WR_WRITE
+                      : kind == 1 ? RNIC_WR_READ
+                                  : RNIC_WR_SEND,
                       posted[i]++, at, len,
                       g_rand_int_range(rand, 0, 8) ? 0 : RNIC_WQE_FENCE);
             sent[i] += kind == 2;
@@ -137,7 +140,7 @@ static void storm(struct pair *p, unsigned rounds, bool stalls)
         rnic_device_resume(p->guest[stalled]->dev);
     }
     th_wait(th_stat(p->guest[0], RNIC_STAT_tx_octets) ==
-            th_stat(p->guest[1], RNIC_STAT_rx_octets) ||
+                th_stat(p->guest[1], RNIC_STAT_rx_octets) ||
             p->options.self);
     g_assert_cmpuint(th_stat(p->guest[0], RNIC_STAT_term_sent), ==, 0);
 }
@@ -187,8 +190,7 @@ static void test_messages_behind_a_full_tcp(gconstpointer data)
     th_fill(p.buf[0].ptr, 16 << 20, 8);
     for (i = 0; i < 250; i++) {
         pair_post_recv(&p, 1, i, i * 60000, 60000);
-        pair_post(&p, 0, RNIC_WR_SEND, i, i * 60000,
-                  i % 5 ? 60000 - i : i, 0);
+        pair_post(&p, 0, RNIC_WR_SEND, i, i * 60000, i % 5 ? 60000 - i : i, 0);
     }
     for (i = 0; i < 250; i++) {
         uint32_t len = i % 5 ? 60000 - i : i;
@@ -198,8 +200,8 @@ static void test_messages_behind_a_full_tcp(gconstpointer data)
         rnic_device_run(p.guest[1]->dev);
         pair_wait_recv(&p, 1, i, RNIC_WC_SUCCESS, &cqe);
         g_assert_cmpuint(GUINT32_FROM_LE(cqe.byte_len), ==, len);
-        g_assert_cmpmem(p.buf[0].ptr + i * 60000, len,
-                        p.buf[1].ptr + i * 60000, len);
+        g_assert_cmpmem(p.buf[0].ptr + i * 60000, len, p.buf[1].ptr + i * 60000,
+                        len);
     }
     pair_free(&p);
 }

@@ -30,8 +30,7 @@ static void check_terminate(struct pair *p, unsigned side, uint32_t term)
     g_assert_cmphex(query_term(p->qp[!side]), ==,
                     RNIC_TERM_VALID | RNIC_TERM_REMOTE | term);
     g_assert_cmpuint(th_stat(p->guest[side], RNIC_STAT_term_sent), ==, 1);
-    g_assert_cmpuint(th_stat(p->guest[!side], RNIC_STAT_term_received), ==,
-                     1);
+    g_assert_cmpuint(th_stat(p->guest[!side], RNIC_STAT_term_received), ==, 1);
     g_assert_cmpuint(th_stat(p->guest[side], RNIC_STAT_term_received), ==, 0);
     g_assert_cmpuint(th_stat(p->guest[!side], RNIC_STAT_term_sent), ==, 0);
 }
@@ -69,23 +68,23 @@ static const struct refusal refusals[] = {
       TERM(1, 1, 0x02), 0 },
     { "write-without-right", RNIC_WR_WRITE, NO_RIGHT, PAIR_IOVA, 8,
       TERM(0, 1, 0x02), 0 },
-    { "write-past-end", RNIC_WR_WRITE, OK_STAG, END - 7, 8,
-      TERM(1, 1, 0x01), 0 },
+    { "write-past-end", RNIC_WR_WRITE, OK_STAG, END - 7, 8, TERM(1, 1, 0x01),
+      0 },
     { "write-at-end", RNIC_WR_WRITE, OK_STAG, END, 1, TERM(1, 1, 0x01), 0 },
     { "write-before-start", RNIC_WR_WRITE, OK_STAG, PAIR_IOVA - 1, 8,
       TERM(1, 1, 0x01), 0 },
-    { "write-that-wraps", RNIC_WR_WRITE, OK_STAG, -4ull, 8,
-      TERM(1, 1, 0x03), 0 },
+    { "write-that-wraps", RNIC_WR_WRITE, OK_STAG, -4ull, 8, TERM(1, 1, 0x03),
+      0 },
     { "read-of-unknown-stag", RNIC_WR_READ, BAD_STAG, PAIR_IOVA, 8,
       TERM(0, 1, 0x00), RNIC_WC_REM_ACCESS_ERR },
     { "read-of-other-pd", RNIC_WR_READ, OTHER_PD, PAIR_IOVA, 8,
       TERM(0, 1, 0x03), RNIC_WC_REM_ACCESS_ERR },
     { "read-without-right", RNIC_WR_READ, NO_RIGHT, PAIR_IOVA, 8,
       TERM(0, 1, 0x02), RNIC_WC_REM_ACCESS_ERR },
-    { "read-past-end", RNIC_WR_READ, OK_STAG, END - 7, 8,
-      TERM(0, 1, 0x01), RNIC_WC_REM_ACCESS_ERR },
-    { "read-that-wraps", RNIC_WR_READ, OK_STAG, -4ull, 8,
-      TERM(0, 1, 0x04), RNIC_WC_REM_ACCESS_ERR },
+    { "read-past-end", RNIC_WR_READ, OK_STAG, END - 7, 8, TERM(0, 1, 0x01),
+      RNIC_WC_REM_ACCESS_ERR },
+    { "read-that-wraps", RNIC_WR_READ, OK_STAG, -4ull, 8, TERM(0, 1, 0x04),
+      RNIC_WC_REM_ACCESS_ERR },
 };
 
 static uint32_t refusal_stag(struct pair *p, const struct refusal *r)
@@ -103,9 +102,9 @@ static uint32_t refusal_stag(struct pair *p, const struct refusal *r)
     case NO_RIGHT:
         return th_reg_mr(p->guest[1], &p->buf[1], PAIR_IOVA,
                          RNIC_ACCESS_LOCAL_WRITE |
-                         (r->opcode == RNIC_WR_WRITE
-                          ? RNIC_ACCESS_REMOTE_READ
-                          : RNIC_ACCESS_REMOTE_WRITE));
+                             (r->opcode == RNIC_WR_WRITE
+                                  ? RNIC_ACCESS_REMOTE_READ
+                                  : RNIC_ACCESS_REMOTE_WRITE));
     case OTHER_PD:
         break;
     }
@@ -338,46 +337,62 @@ static const struct {
 } bad_wrs[] = {
     { "unknown-opcode", { .opcode = 99 }, RNIC_WC_LOC_QP_OP_ERR },
     { "recv-opcode", { .opcode = RNIC_WR_RECV }, RNIC_WC_LOC_QP_OP_ERR },
-    { "unknown-flag", { .opcode = RNIC_WR_SEND, .flags = 0x80 },
+    { "unknown-flag",
+      { .opcode = RNIC_WR_SEND, .flags = 0x80 },
       RNIC_WC_LOC_QP_OP_ERR },
-    { "too-many-sges", { .opcode = RNIC_WR_SEND, .num_sge = 17 },
+    { "too-many-sges",
+      { .opcode = RNIC_WR_SEND, .num_sge = 17 },
       RNIC_WC_LOC_QP_OP_ERR },
-    { "all-sges", { .opcode = RNIC_WR_WRITE, .num_sge = 255 },
+    { "all-sges",
+      { .opcode = RNIC_WR_WRITE, .num_sge = 255 },
       RNIC_WC_LOC_QP_OP_ERR },
-    { "inline-too-long", { .opcode = RNIC_WR_WRITE,
-                           .flags = RNIC_WQE_INLINE,
-                           .inline_len = 481 }, RNIC_WC_LOC_QP_OP_ERR },
-    { "inline-length-of-4-gib", { .opcode = RNIC_WR_SEND,
-                                  .flags = RNIC_WQE_INLINE,
-                                  .inline_len = UINT32_MAX },
+    { "inline-too-long",
+      { .opcode = RNIC_WR_WRITE, .flags = RNIC_WQE_INLINE, .inline_len = 481 },
       RNIC_WC_LOC_QP_OP_ERR },
-    { "inline-and-sges", { .opcode = RNIC_WR_SEND, .num_sge = 1,
-                           .inline_data = inline_octets, .inline_len = 4 },
+    { "inline-length-of-4-gib",
+      { .opcode = RNIC_WR_SEND,
+        .flags = RNIC_WQE_INLINE,
+        .inline_len = UINT32_MAX },
       RNIC_WC_LOC_QP_OP_ERR },
-    { "inline-read", { .opcode = RNIC_WR_READ,
-                       .inline_data = inline_octets, .inline_len = 4 },
+    { "inline-and-sges",
+      { .opcode = RNIC_WR_SEND,
+        .num_sge = 1,
+        .inline_data = inline_octets,
+        .inline_len = 4 },
       RNIC_WC_LOC_QP_OP_ERR },
-    { "message-too-long", { .opcode = RNIC_WR_WRITE, .num_sge = 2, .sge = {
-                              { .length = GUINT32_TO_LE(UINT32_MAX) },
-                              { .length = GUINT32_TO_LE(UINT32_MAX) } } },
+    { "inline-read",
+      { .opcode = RNIC_WR_READ, .inline_data = inline_octets, .inline_len = 4 },
       RNIC_WC_LOC_QP_OP_ERR },
-    { "unknown-local-stag", { .opcode = RNIC_WR_SEND, .num_sge = 1, .sge = {
-                              { .length = GUINT32_TO_LE(4),
-                                .lkey = GUINT32_TO_LE(0x77777777) } } },
+    { "message-too-long",
+      { .opcode = RNIC_WR_WRITE,
+        .num_sge = 2,
+        .sge = { { .length = GUINT32_TO_LE(UINT32_MAX) },
+                 { .length = GUINT32_TO_LE(UINT32_MAX) } } },
+      RNIC_WC_LOC_QP_OP_ERR },
+    { "unknown-local-stag",
+      { .opcode = RNIC_WR_SEND,
+        .num_sge = 1,
+        .sge = { { .length = GUINT32_TO_LE(4),
+                   .lkey = GUINT32_TO_LE(0x77777777) } } },
       RNIC_WC_LOC_PROT_ERR },
-    { "local-bounds", { .opcode = RNIC_WR_WRITE, .num_sge = 1 },
+    { "local-bounds",
+      { .opcode = RNIC_WR_WRITE, .num_sge = 1 },
       RNIC_WC_LOC_PROT_ERR },
-    { "read-sink-bounds", { .opcode = RNIC_WR_READ, .num_sge = 1 },
+    { "read-sink-bounds",
+      { .opcode = RNIC_WR_READ, .num_sge = 1 },
       RNIC_WC_LOC_PROT_ERR },
-    { "local-dma-not-ram", { .opcode = RNIC_WR_WRITE, .num_sge = 1, .sge = {
-                              { .addr = GUINT64_TO_LE(0x1000),
-                                .length = GUINT32_TO_LE(4) } } },
+    { "local-dma-not-ram",
+      { .opcode = RNIC_WR_WRITE,
+        .num_sge = 1,
+        .sge = { { .addr = GUINT64_TO_LE(0x1000),
+                   .length = GUINT32_TO_LE(4) } } },
       RNIC_WC_LOC_PROT_ERR },
-    { "invalidate-unknown-stag", { .opcode = RNIC_WR_LOCAL_INV,
-                                   .inv_stag = 0x77777777 },
+    { "invalidate-unknown-stag",
+      { .opcode = RNIC_WR_LOCAL_INV, .inv_stag = 0x77777777 },
       RNIC_WC_MW_BIND_ERR },
-    { "register-unknown-stag", { .opcode = RNIC_WR_REG_MR, .reg = {
-                                   .stag = GUINT32_TO_LE(0x77777777) } },
+    { "register-unknown-stag",
+      { .opcode = RNIC_WR_REG_MR,
+        .reg = { .stag = GUINT32_TO_LE(0x77777777) } },
       RNIC_WC_MW_BIND_ERR },
 };
 
@@ -442,11 +457,10 @@ static void test_user_qp_has_no_privileges(gconstpointer data)
     options.attr[0].flags = 0;
     pair_new(&p, &options);
     pair_connect(&p, NULL);
-    wr.sge[0] = th_sge(RNIC_STAG_LOCAL_DMA,
-                       th_alloc(p.guest[0], 100, 8), 100);
+    wr.sge[0] = th_sge(RNIC_STAG_LOCAL_DMA, th_alloc(p.guest[0], 100, 8), 100);
     th_post_send(p.qp[0], &wr, 1);
-    pair_wait_send(&p, 0, 2, data ? RNIC_WC_LOC_QP_OP_ERR
-                                  : RNIC_WC_LOC_PROT_ERR, NULL);
+    pair_wait_send(&p, 0, 2,
+                   data ? RNIC_WC_LOC_QP_OP_ERR : RNIC_WC_LOC_PROT_ERR, NULL);
     pair_free(&p);
 }
 
@@ -538,8 +552,13 @@ static void test_sink_gone_while_reading(gconstpointer data)
 /* ---- Guest memory that is no RAM any more ---- */
 
 enum hole {
-    HOLE_SQ, HOLE_RQ, HOLE_SQ_DBREC, HOLE_STATUS, HOLE_SEND_PAGE,
-    HOLE_RECV_PAGE, HOLE_SEND_CQ,
+    HOLE_SQ,
+    HOLE_RQ,
+    HOLE_SQ_DBREC,
+    HOLE_STATUS,
+    HOLE_SEND_PAGE,
+    HOLE_RECV_PAGE,
+    HOLE_SEND_CQ,
 };
 
 static void test_hole(gconstpointer data)
@@ -598,7 +617,8 @@ static void test_hole(gconstpointer data)
         g_assert_false(th_cq_poll(p.qp[0]->attr.send_cq, &cqe));
     }
     g_assert_cmpuint(th_stat(p.guest[0], RNIC_STAT_guest_errors) +
-                     th_stat(p.guest[1], RNIC_STAT_guest_errors), >=, 1);
+                         th_stat(p.guest[1], RNIC_STAT_guest_errors),
+                     >=, 1);
     pair_free(&p);
 }
 
@@ -688,8 +708,7 @@ static void add(const char *name, GTestDataFunc test)
     g_test_add_data_func(on, GINT_TO_POINTER(RNIC_CRC_ON), test);
 }
 
-static void add_with(const char *name, gconstpointer data,
-                     GTestDataFunc test)
+static void add_with(const char *name, gconstpointer data, GTestDataFunc test)
 {
     g_autofree char *path = g_strdup_printf("/errors/%s", name);
 
@@ -751,8 +770,7 @@ int main(int argc, char **argv)
              test_sq_index_too_far_ahead);
     add_with("sq-index/far", GUINT_TO_POINTER(0x80000000u),
              test_sq_index_too_far_ahead);
-    add_with("sq-index/back", GUINT_TO_POINTER(0),
-             test_sq_index_too_far_ahead);
+    add_with("sq-index/back", GUINT_TO_POINTER(0), test_sq_index_too_far_ahead);
     g_test_add_func("/errors/rq-index", test_rq_index_too_far_ahead);
     g_test_add_func("/errors/doorbell-of-another-context",
                     test_doorbell_of_another_context);

@@ -26,8 +26,7 @@ static struct fast_mr fast_mr_new(struct pair *p, unsigned side)
     mr.buf = th_buf_new(p->guest[side], 64 << 10, 1, 0);
     cmd.alloc_mr.pdn = GUINT32_TO_LE(TH_PD);
     cmd.alloc_mr.max_pages = GUINT32_TO_LE(16);
-    g_assert_cmpuint(th_admin(p->guest[side], &cmd, &resp), ==,
-                     RNIC_ADMIN_OK);
+    g_assert_cmpuint(th_admin(p->guest[side], &cmd, &resp), ==, RNIC_ADMIN_OK);
     mr.stag = GUINT32_FROM_LE(resp.mr.stag);
     return mr;
 }

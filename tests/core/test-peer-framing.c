@@ -34,15 +34,15 @@ static size_t some_fpdus(struct iw_peer *p, uint8_t *to, uint32_t msn)
     size_t len;
 
     th_fill(payload, sizeof(payload), msn);
-    len = iw_fpdu(p, to, ulpdu,
-                  iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p->stag, PEER_IOVA,
-                            payload, 13));
+    len = iw_fpdu(
+        p, to, ulpdu,
+        iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p->stag, PEER_IOVA, payload, 13));
     len += iw_fpdu(p, to + len, ulpdu,
                    iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p->stag,
                              PEER_IOVA + 13, payload + 13, 287));
-    len += iw_fpdu(p, to + len, ulpdu,
-                   iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, msn, 0,
-                               payload, 35));
+    len += iw_fpdu(
+        p, to + len, ulpdu,
+        iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, msn, 0, payload, 35));
     return len;
 }
 
@@ -104,8 +104,8 @@ static void test_many_fpdus_in_one_segment(gconstpointer crc)
     for (i = 0; i < 50; i++) {
         iw_post_recv(&p, i, i * 10, 10);
         len += iw_fpdu(&p, octets + len, ulpdu,
-                       iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, i + 1,
-                                   0, "0123456789", i % 11));
+                       iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, i + 1, 0,
+                                   "0123456789", i % 11));
     }
     raw_send(p.fd, octets, len);
     for (i = 0; i < 50; i++) {
@@ -148,9 +148,9 @@ static void test_pad_is_not_looked_at(gconstpointer crc)
     start(&p, crc);
     iw_post_recv(&p, 1, 0, 100);
     /* ULPDU 23: pad of 3 */
-    len = iw_fpdu(&p, fpdu, ulpdu,
-                  iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, 1, 0,
-                              "hello", 5));
+    len = iw_fpdu(
+        &p, fpdu, ulpdu,
+        iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, 1, 0, "hello", 5));
     memset(fpdu + len - 7, 0x5a, 3);
     if (p.crc) {
         sum = GUINT32_TO_LE(iw_crc32c(fpdu, len - 4));
@@ -173,8 +173,9 @@ static void test_longest_ulpdus(gconstpointer crc)
     start(&p, crc);
     for (i = 0; i < G_N_ELEMENTS(lens); i++) {
         th_fill(payload, 65536, i);
-        iw_send(&p, ulpdu, iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag,
-                                     PEER_IOVA + 5, payload, lens[i] - 14));
+        iw_send(&p, ulpdu,
+                iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag, PEER_IOVA + 5,
+                          payload, lens[i] - 14));
         iw_post_recv(&p, i, 0, 0);
         iw_send_message(&p, i + 1, 0);
         iw_wait_recv(&p, i, RNIC_WC_SUCCESS, 0);
@@ -194,8 +195,7 @@ static void test_crc_field_is_ignored_with_crc_off(void)
     start(&p, GINT_TO_POINTER(false));
     iw_post_recv(&p, 1, 0, 100);
     len = iw_fpdu(&p, fpdu, ulpdu,
-                  iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, 1, 0, "x",
-                              1));
+                  iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, 1, 0, "x", 1));
     memset(fpdu + len - 4, 0x77, 4);
     raw_send(p.fd, fpdu, len);
     iw_wait_recv(&p, 1, RNIC_WC_SUCCESS, 1);
@@ -215,22 +215,20 @@ static void test_bad_crc(gconstpointer data)
     start(&p, GINT_TO_POINTER(true));
     iw_post_recv(&p, 1, 0, 100);
     iw_post_recv(&p, 2, 0, 100);
-    len = iw_fpdu(&p, fpdu, ulpdu,
-                  iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, 1, 0,
-                              "hello", 5));
+    len = iw_fpdu(
+        &p, fpdu, ulpdu,
+        iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, 1, 0, "hello", 5));
     switch ((enum crc_damage)GPOINTER_TO_INT(data)) {
     case CRC_BIT:
         fpdu[len - 4] ^= 1;
         break;
-    case CRC_ORDER:
-        {
-            uint32_t sum;
+    case CRC_ORDER: {
+        uint32_t sum;
 
-            memcpy(&sum, fpdu + len - 4, 4);
-            sum = GUINT32_SWAP_LE_BE(sum);
-            memcpy(fpdu + len - 4, &sum, 4);
-        }
-        break;
+        memcpy(&sum, fpdu + len - 4, 4);
+        sum = GUINT32_SWAP_LE_BE(sum);
+        memcpy(fpdu + len - 4, &sum, 4);
+    } break;
     case CRC_PAYLOAD:
         fpdu[22] ^= 0x80;
         break;
@@ -348,8 +346,9 @@ static void test_fin_within_a_message(gconstpointer crc)
 
     start(&p, crc);
     iw_post_recv(&p, 1, 0, 100);
-    iw_send(&p, ulpdu, iw_untagged(ulpdu, IW_UNTAGGED & ~IW_NOT_LAST,
-                                   IW_SEND, 0, 0, 1, 0, "hello", 5));
+    iw_send(&p, ulpdu,
+            iw_untagged(ulpdu, IW_UNTAGGED & ~IW_NOT_LAST, IW_SEND, 0, 0, 1, 0,
+                        "hello", 5));
     shutdown(p.fd, SHUT_WR);
     th_event_wait(p.guest, RNIC_EV_DISCONNECT, p.qp->qpn, &event);
     g_assert_cmpuint(GUINT16_FROM_LE(event.status), ==, RNIC_CM_RESET);
@@ -366,8 +365,9 @@ static void test_reset_behind_a_terminate(gconstpointer crc)
 
     start(&p, crc);
     rnic_device_quiesce(p.guest->dev);
-    iw_send(&p, ulpdu, iw_untagged(ulpdu, IW_UNTAGGED, IW_TERM, 0, 2, 1, 0,
-                                   "\x11\x01\x00\x00", 4));
+    iw_send(&p, ulpdu,
+            iw_untagged(ulpdu, IW_UNTAGGED, IW_TERM, 0, 2, 1, 0,
+                        "\x11\x01\x00\x00", 4));
     raw_send(p.fd, "\x00\x40", 2);
     raw_abort(p.fd);
     p.fd = -1;
@@ -390,15 +390,17 @@ static void test_send_in_three_segments(gconstpointer crc)
     start(&p, crc);
     th_fill(payload, sizeof(payload), 3);
     iw_post_recv(&p, 1, 7, 300);
-    iw_send(&p, ulpdu, iw_untagged(ulpdu, 0x01, IW_SEND, 0, 0, 1, 0, payload,
-                                   101));
+    iw_send(&p, ulpdu,
+            iw_untagged(ulpdu, 0x01, IW_SEND, 0, 0, 1, 0, payload, 101));
     /* A Write between them does no harm */
-    iw_send(&p, ulpdu, iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag,
-                                 PEER_IOVA + 1000, payload, 50));
-    iw_send(&p, ulpdu, iw_untagged(ulpdu, 0x01, IW_SEND, 0, 0, 1, 101,
-                                   payload + 101, 99));
-    iw_send(&p, ulpdu, iw_untagged(ulpdu, 0x41, IW_SEND, 0, 0, 1, 200,
-                                   payload + 200, 100));
+    iw_send(&p, ulpdu,
+            iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag, PEER_IOVA + 1000,
+                      payload, 50));
+    iw_send(&p, ulpdu,
+            iw_untagged(ulpdu, 0x01, IW_SEND, 0, 0, 1, 101, payload + 101, 99));
+    iw_send(
+        &p, ulpdu,
+        iw_untagged(ulpdu, 0x41, IW_SEND, 0, 0, 1, 200, payload + 200, 100));
     iw_wait_recv(&p, 1, RNIC_WC_SUCCESS, 300);
     th_check_filled(p.buf.ptr + 7, 300, 3);
     th_check_filled(p.buf.ptr + 1000, 50, 3);
@@ -456,8 +458,10 @@ static void untagged_row(const struct untagged_row *row, bool crc)
     /* And it goes on */
     iw_send_message(&p, 1, 10);
     iw_expect_term(&p, row->layer, row->etype, row->code, term);
-    iw_wait_recv(&p, 1, row->code == 0x05 && row->layer == 1
-                        ? RNIC_WC_LOC_LEN_ERR : RNIC_WC_WR_FLUSH_ERR, 0);
+    iw_wait_recv(&p, 1,
+                 row->code == 0x05 && row->layer == 1 ? RNIC_WC_LOC_LEN_ERR
+                                                      : RNIC_WC_WR_FLUSH_ERR,
+                 0);
     check_untouched(&p, 0, PEER_BUF);
     if (row->layer == 1 && row->ddp != 0xc1) {
         /* M, D: segment length and header of the offender */
@@ -486,11 +490,11 @@ static void test_second_segment_does_not_fit(gconstpointer crc)
         uint16_t len;
         uint8_t code;
     } rows[] = {
-        { 1, 11, 5, 0x04 },     /* gap */
-        { 1, 9, 5, 0x04 },      /* overlap */
-        { 1, 0, 5, 0x04 },      /* again */
-        { 2, 0, 5, 0x03 },      /* the next message begins */
-        { 1, 10, 91, 0x05 },    /* beyond the receive */
+        { 1, 11, 5, 0x04 },  /* gap */
+        { 1, 9, 5, 0x04 },   /* overlap */
+        { 1, 0, 5, 0x04 },   /* again */
+        { 2, 0, 5, 0x03 },   /* the next message begins */
+        { 1, 10, 91, 0x05 }, /* beyond the receive */
     };
     unsigned i;
 
@@ -501,15 +505,16 @@ static void test_second_segment_does_not_fit(gconstpointer crc)
         start(&p, crc);
         iw_post_recv(&p, 1, 0, 100);
         iw_post_recv(&p, 2, 200, 100);
-        iw_send(&p, ulpdu, iw_untagged(ulpdu, 0x01, IW_SEND, 0, 0, 1, 0,
-                                       payload, 10));
-        iw_send(&p, ulpdu, iw_untagged(ulpdu, 0x41, IW_SEND, 0, 0,
-                                       rows[i].msn, rows[i].mo, payload,
-                                       rows[i].len));
+        iw_send(&p, ulpdu,
+                iw_untagged(ulpdu, 0x01, IW_SEND, 0, 0, 1, 0, payload, 10));
+        iw_send(&p, ulpdu,
+                iw_untagged(ulpdu, 0x41, IW_SEND, 0, 0, rows[i].msn, rows[i].mo,
+                            payload, rows[i].len));
         iw_expect_term(&p, 1, 2, rows[i].code, NULL);
         check_untouched(&p, 10, PEER_BUF);
-        iw_wait_recv(&p, 1, rows[i].code == 5 ? RNIC_WC_LOC_LEN_ERR
-                                              : RNIC_WC_WR_FLUSH_ERR, 0);
+        iw_wait_recv(
+            &p, 1,
+            rows[i].code == 5 ? RNIC_WC_LOC_LEN_ERR : RNIC_WC_WR_FLUSH_ERR, 0);
         iw_wait_recv(&p, 2, RNIC_WC_WR_FLUSH_ERR, 0);
         iw_free(&p);
     }
@@ -538,8 +543,8 @@ static void test_reserved_bits_are_ignored(gconstpointer crc)
     start(&p, crc);
     iw_post_recv(&p, 1, 0, 100);
     /* Reserved bits of both control octets, an Invalidate STag in a Send */
-    iw_send(&p, ulpdu, iw_untagged(ulpdu, 0x7d, 0x73, 0x12345678, 0, 1, 0,
-                                   "hello", 5));
+    iw_send(&p, ulpdu,
+            iw_untagged(ulpdu, 0x7d, 0x73, 0x12345678, 0, 1, 0, "hello", 5));
     iw_wait_recv(&p, 1, RNIC_WC_SUCCESS, 5);
     iw_free(&p);
 }
@@ -553,8 +558,9 @@ static void test_empty_write_looks_at_nothing(gconstpointer crc)
 
     start(&p, crc);
     iw_post_recv(&p, 1, 0, 0);
-    iw_send(&p, ulpdu, iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, 0xdeadbeef,
-                                 UINT64_MAX, NULL, 0));
+    iw_send(
+        &p, ulpdu,
+        iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, 0xdeadbeef, UINT64_MAX, NULL, 0));
     iw_send_message(&p, 1, 0);
     iw_wait_recv(&p, 1, RNIC_WC_SUCCESS, 0);
     iw_free(&p);
@@ -567,10 +573,12 @@ static void test_second_write_segment_out_of_bounds(gconstpointer crc)
 
     start(&p, crc);
     th_fill(payload, 100, 1);
-    iw_send(&p, ulpdu, iw_tagged(ulpdu, 0x81, IW_WRITE, p.stag,
-                                 PEER_IOVA + PEER_BUF - 50, payload, 50));
-    iw_send(&p, ulpdu, iw_tagged(ulpdu, 0xc1, IW_WRITE, p.stag,
-                                 PEER_IOVA + PEER_BUF, payload + 50, 50));
+    iw_send(&p, ulpdu,
+            iw_tagged(ulpdu, 0x81, IW_WRITE, p.stag, PEER_IOVA + PEER_BUF - 50,
+                      payload, 50));
+    iw_send(&p, ulpdu,
+            iw_tagged(ulpdu, 0xc1, IW_WRITE, p.stag, PEER_IOVA + PEER_BUF,
+                      payload + 50, 50));
     iw_expect_term(&p, 1, 1, 0x01, NULL);
     check_untouched(&p, 0, PEER_BUF - 50);
     th_check_filled(p.buf.ptr + PEER_BUF - 50, 50, 1);
@@ -587,8 +595,8 @@ static void test_tagged_versions(gconstpointer crc)
         struct iw_peer p;
 
         start(&p, crc);
-        iw_send(&p, ulpdu, iw_tagged(ulpdu, ddp[i], IW_WRITE, p.stag,
-                                     PEER_IOVA, "x", 1));
+        iw_send(&p, ulpdu,
+                iw_tagged(ulpdu, ddp[i], IW_WRITE, p.stag, PEER_IOVA, "x", 1));
         iw_expect_term(&p, 1, 1, 0x04, NULL);
         check_untouched(&p, 0, PEER_BUF);
         iw_free(&p);
@@ -603,11 +611,13 @@ static void test_peer_that_goes_on_after_an_error(gconstpointer crc)
     unsigned i;
 
     start(&p, crc);
-    iw_send(&p, ulpdu, iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag ^ 1,
-                                 PEER_IOVA, payload, 60000));
+    iw_send(&p, ulpdu,
+            iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag ^ 1, PEER_IOVA,
+                      payload, 60000));
     for (i = 0; i < 20; i++) {
-        iw_send(&p, ulpdu, iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag,
-                                     PEER_IOVA, payload, 60000));
+        iw_send(&p, ulpdu,
+                iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag, PEER_IOVA,
+                          payload, 60000));
     }
     iw_expect_term(&p, 1, 1, 0x00, NULL);
     check_untouched(&p, 0, PEER_BUF);
@@ -640,8 +650,8 @@ int main(int argc, char **argv)
                          test_bad_crc);
     g_test_add_data_func("/peer/bad-crc/order", GINT_TO_POINTER(CRC_ORDER),
                          test_bad_crc);
-    g_test_add_data_func("/peer/bad-crc/payload",
-                         GINT_TO_POINTER(CRC_PAYLOAD), test_bad_crc);
+    g_test_add_data_func("/peer/bad-crc/payload", GINT_TO_POINTER(CRC_PAYLOAD),
+                         test_bad_crc);
     g_test_add_data_func("/peer/bad-crc/pad", GINT_TO_POINTER(CRC_PAD),
                          test_bad_crc);
     g_test_add_data_func("/peer/bad-crc/and-bad-stag",

@@ -50,8 +50,9 @@ static void test_read_response_carries_the_sink_verbatim(gconstpointer crc)
 
     start(&p, crc);
     th_fill(p.buf.ptr + 100, 16, 7);
-    iw_send(&p, ulpdu, iw_read_request(ulpdu, 1, SINK, SINK_TO, 16, p.stag,
-                                       PEER_IOVA + 100));
+    iw_send(
+        &p, ulpdu,
+        iw_read_request(ulpdu, 1, SINK, SINK_TO, 16, p.stag, PEER_IOVA + 100));
     g_assert_cmpuint(iw_recv(&p, ulpdu), ==, 14 + 16);
     g_assert_cmphex(ulpdu[0], ==, IW_TAGGED);
     g_assert_cmphex(ulpdu[1], ==, IW_READ_RSP);
@@ -71,8 +72,9 @@ static void test_long_read_is_segmented(gconstpointer crc)
     start(&p, crc);
     octets = g_malloc(PEER_BUF);
     th_fill(p.buf.ptr, PEER_BUF, 7);
-    iw_send(&p, ulpdu, iw_read_request(ulpdu, 1, SINK, SINK_TO, PEER_BUF,
-                                       p.stag, PEER_IOVA));
+    iw_send(
+        &p, ulpdu,
+        iw_read_request(ulpdu, 1, SINK, SINK_TO, PEER_BUF, p.stag, PEER_IOVA));
     while (got < PEER_BUF) {
         size_t n = iw_recv(&p, ulpdu) - 14;
 
@@ -97,8 +99,9 @@ static void test_empty_read_looks_at_nothing(gconstpointer crc)
     struct iw_peer p;
 
     start(&p, crc);
-    iw_send(&p, ulpdu, iw_read_request(ulpdu, 1, SINK, SINK_TO, 0,
-                                       0xdeadbeef, UINT64_MAX));
+    iw_send(
+        &p, ulpdu,
+        iw_read_request(ulpdu, 1, SINK, SINK_TO, 0, 0xdeadbeef, UINT64_MAX));
     g_assert_cmpuint(iw_recv(&p, ulpdu), ==, 14);
     g_assert_cmphex(ulpdu[0], ==, IW_TAGGED);
     g_assert_cmphex(ulpdu[1], ==, IW_READ_RSP);
@@ -113,12 +116,9 @@ static const struct {
     uint64_t to;
     uint8_t code;
 } bad_reads[] = {
-    { UINT32_MAX, 0, PEER_IOVA, 0x01 },
-    { PEER_BUF + 1, 0, PEER_IOVA, 0x01 },
-    { 1, 0, PEER_IOVA + PEER_BUF, 0x01 },
-    { 16, 0, -8ull, 0x04 },
-    { 16, 1, PEER_IOVA, 0x00 },
-    { 16, 0x55500, PEER_IOVA, 0x00 },
+    { UINT32_MAX, 0, PEER_IOVA, 0x01 },   { PEER_BUF + 1, 0, PEER_IOVA, 0x01 },
+    { 1, 0, PEER_IOVA + PEER_BUF, 0x01 }, { 16, 0, -8ull, 0x04 },
+    { 16, 1, PEER_IOVA, 0x00 },           { 16, 0x55500, PEER_IOVA, 0x00 },
 };
 
 static void test_bad_read_is_told_with_its_header(gconstpointer crc)
@@ -131,12 +131,13 @@ static void test_bad_read_is_told_with_its_header(gconstpointer crc)
 
         start(&p, crc);
         /* A good one before it is answered */
-        iw_send(&p, first, iw_read_request(first, 1, SINK, SINK_TO, 16,
-                                           p.stag, PEER_IOVA));
-        iw_send(&p, ulpdu, iw_read_request(ulpdu, 2, SINK, SINK_TO,
-                                           bad_reads[i].size,
-                                           p.stag ^ bad_reads[i].stag_xor,
-                                           bad_reads[i].to));
+        iw_send(
+            &p, first,
+            iw_read_request(first, 1, SINK, SINK_TO, 16, p.stag, PEER_IOVA));
+        iw_send(&p, ulpdu,
+                iw_read_request(ulpdu, 2, SINK, SINK_TO, bad_reads[i].size,
+                                p.stag ^ bad_reads[i].stag_xor,
+                                bad_reads[i].to));
         g_assert_cmpuint(iw_recv(&p, first), ==, 14 + 16);
         iw_expect_term(&p, 0, 1, bad_reads[i].code, term);
         /* M, D and R, the segment's length, and both headers */
@@ -153,8 +154,9 @@ static void test_read_of_the_last_octet(gconstpointer crc)
     struct iw_peer p;
 
     start(&p, crc);
-    iw_send(&p, ulpdu, iw_read_request(ulpdu, 1, SINK, 0, 1, p.stag,
-                                       PEER_IOVA + PEER_BUF - 1));
+    iw_send(&p, ulpdu,
+            iw_read_request(ulpdu, 1, SINK, 0, 1, p.stag,
+                            PEER_IOVA + PEER_BUF - 1));
     g_assert_cmpuint(iw_recv(&p, ulpdu), ==, 15);
     iw_free(&p);
 }
@@ -241,19 +243,20 @@ static void test_read_request_and_its_response(gconstpointer crc)
     g_assert_cmphex(ulpdu[0], ==, IW_UNTAGGED);
     g_assert_cmphex(ulpdu[1], ==, IW_READ_REQ);
     g_assert_cmphex(get(ulpdu + 2, 4), ==, 0);
-    g_assert_cmphex(get(ulpdu + 6, 4), ==, 1);      /* QN */
-    g_assert_cmphex(get(ulpdu + 10, 4), ==, 1);     /* MSN */
-    g_assert_cmphex(get(ulpdu + 14, 4), ==, 0);     /* MO */
+    g_assert_cmphex(get(ulpdu + 6, 4), ==, 1);  /* QN */
+    g_assert_cmphex(get(ulpdu + 10, 4), ==, 1); /* MSN */
+    g_assert_cmphex(get(ulpdu + 14, 4), ==, 0); /* MO */
     sink = get(ulpdu + 18, 4);
     to = get(ulpdu + 22, 8);
     g_assert_cmpuint(get(ulpdu + 30, 4), ==, 100);
     g_assert_cmphex(get(ulpdu + 34, 4), ==, 0x11223344);
     g_assert_cmphex(get(ulpdu + 38, 8), ==, 0x5566778899aabbcc);
     th_fill(payload, 100, 3);
-    iw_send(&p, ulpdu, iw_tagged(ulpdu, 0x81, IW_READ_RSP, sink, to, payload,
-                                 60));
-    iw_send(&p, ulpdu, iw_tagged(ulpdu, 0xc1, IW_READ_RSP, sink, to + 60,
-                                 payload + 60, 40));
+    iw_send(&p, ulpdu,
+            iw_tagged(ulpdu, 0x81, IW_READ_RSP, sink, to, payload, 60));
+    iw_send(
+        &p, ulpdu,
+        iw_tagged(ulpdu, 0xc1, IW_READ_RSP, sink, to + 60, payload + 60, 40));
     iw_wait_send(&p, 5, RNIC_WC_SUCCESS);
     th_check_filled(p.buf.ptr + 1000, 100, 3);
     iw_free(&p);
@@ -265,8 +268,9 @@ static void test_response_that_nobody_asked_for(gconstpointer crc)
     struct iw_peer p;
 
     start(&p, crc);
-    iw_send(&p, ulpdu, iw_tagged(ulpdu, IW_TAGGED, IW_READ_RSP, p.stag,
-                                 PEER_IOVA, "x", 1));
+    iw_send(
+        &p, ulpdu,
+        iw_tagged(ulpdu, IW_TAGGED, IW_READ_RSP, p.stag, PEER_IOVA, "x", 1));
     iw_expect_term(&p, 0, 2, 0x06, NULL);
     check_untouched(&p);
     iw_free(&p);
@@ -279,14 +283,12 @@ static void test_response_that_does_not_match(gconstpointer crc)
         int to, len;
         uint8_t ddp, code;
     } rows[] = {
-        { 1, 0, 100, 0xc1, 0x00 },      /* another STag */
-        { 0, 1, 100, 0xc1, 0x01 },      /* shifted */
-        { 0, -1, 100, 0xc1, 0x01 },
-        { 0, 0, 99, 0xc1, 0x01 },       /* too short */
-        { 0, 0, 101, 0xc1, 0x01 },      /* too long */
-        { 0, 0, 100, 0x81, 0x01 },      /* and no end */
-        { 0, 0, 101, 0x81, 0x01 },
-        { 0, 0, 0, 0xc1, 0x01 },
+        { 1, 0, 100, 0xc1, 0x00 },                            /* another STag */
+        { 0, 1, 100, 0xc1, 0x01 },                            /* shifted */
+        { 0, -1, 100, 0xc1, 0x01 }, { 0, 0, 99, 0xc1, 0x01 }, /* too short */
+        { 0, 0, 101, 0xc1, 0x01 },                            /* too long */
+        { 0, 0, 100, 0x81, 0x01 },                            /* and no end */
+        { 0, 0, 101, 0x81, 0x01 },  { 0, 0, 0, 0xc1, 0x01 },
     };
     unsigned i;
 
@@ -302,9 +304,10 @@ static void test_response_that_does_not_match(gconstpointer crc)
         iw_recv(&p, ulpdu);
         sink = get(ulpdu + 18, 4);
         to = get(ulpdu + 22, 8);
-        iw_send(&p, ulpdu, iw_tagged(ulpdu, rows[i].ddp, IW_READ_RSP,
-                                     sink ^ rows[i].stag_xor,
-                                     to + rows[i].to, payload, rows[i].len));
+        iw_send(&p, ulpdu,
+                iw_tagged(ulpdu, rows[i].ddp, IW_READ_RSP,
+                          sink ^ rows[i].stag_xor, to + rows[i].to, payload,
+                          rows[i].len));
         iw_expect_term(&p, 1, 1, rows[i].code, NULL);
         iw_wait_send(&p, 5, RNIC_WC_WR_FLUSH_ERR);
         check_untouched(&p);
@@ -325,8 +328,9 @@ static void test_responses_in_swapped_order(gconstpointer crc)
     iw_recv(&p, ulpdu);
     iw_recv(&p, ulpdu);
     sink = get(ulpdu + 18, 4);
-    iw_send(&p, ulpdu, iw_tagged(ulpdu, 0xc1, IW_READ_RSP, sink,
-                                 PEER_IOVA + 2000, payload, 100));
+    iw_send(&p, ulpdu,
+            iw_tagged(ulpdu, 0xc1, IW_READ_RSP, sink, PEER_IOVA + 2000, payload,
+                      100));
     iw_expect_term(&p, 1, 1, 0x01, NULL);
     iw_wait_send(&p, 5, RNIC_WC_WR_FLUSH_ERR);
     iw_wait_send(&p, 6, RNIC_WC_WR_FLUSH_ERR);
@@ -351,8 +355,9 @@ static void test_never_more_than_ord_on_the_wire(gconstpointer crc)
     }
     raw_silent(p.fd, 20);
     for (i = 0; i < 10; i++) {
-        iw_send(&p, ulpdu, iw_tagged(ulpdu, 0xc1, IW_READ_RSP, p.stag,
-                                     PEER_IOVA + 1000, payload, 10));
+        iw_send(&p, ulpdu,
+                iw_tagged(ulpdu, 0xc1, IW_READ_RSP, p.stag, PEER_IOVA + 1000,
+                          payload, 10));
         iw_wait_send(&p, i, RNIC_WC_SUCCESS);
         if (i < 6) {
             iw_recv(&p, ulpdu);
@@ -381,11 +386,12 @@ static void test_fenced_send_leaves_after_the_response(gconstpointer crc)
     g_assert_cmphex(ulpdu[1], ==, IW_READ_REQ);
     raw_silent(p.fd, 20);
     /* A response to the peer passes the waiting Send */
-    iw_send(&p, ulpdu, iw_read_request(ulpdu, 1, SINK, 0, 5, p.stag,
-                                       PEER_IOVA));
+    iw_send(&p, ulpdu,
+            iw_read_request(ulpdu, 1, SINK, 0, 5, p.stag, PEER_IOVA));
     g_assert_cmpuint(iw_recv(&p, ulpdu), ==, 14 + 5);
-    iw_send(&p, ulpdu, iw_tagged(ulpdu, 0xc1, IW_READ_RSP, p.stag,
-                                 PEER_IOVA + 1000, payload, 10));
+    iw_send(&p, ulpdu,
+            iw_tagged(ulpdu, 0xc1, IW_READ_RSP, p.stag, PEER_IOVA + 1000,
+                      payload, 10));
     g_assert_cmpuint(iw_recv(&p, ulpdu), ==, 18);
     g_assert_cmphex(ulpdu[1], ==, IW_SEND);
     iw_wait_send(&p, 5, RNIC_WC_SUCCESS);
@@ -412,8 +418,7 @@ static const struct term_row term_rows[] = {
     { "mpa-type-3", { 0x23, 0x02, 0, 0 }, RNIC_EV_QP_FATAL, 0x020302 },
     { "unknown-layer", { 0xf7, 0x99, 0, 0 }, RNIC_EV_QP_FATAL, 0x0f0799 },
     /* Headers are announced and not there */
-    { "truncated", { 0x01, 0x00, 0xe0, 0 }, RNIC_EV_QP_ACCESS_ERR,
-      0x000100 },
+    { "truncated", { 0x01, 0x00, 0xe0, 0 }, RNIC_EV_QP_ACCESS_ERR, 0x000100 },
     /* siw's order of nibbles and bits */
     { "siw", { 0x10, 0x01, 0x07, 0 }, RNIC_EV_QP_ACCESS_ERR, 0x000101 },
 };
@@ -426,11 +431,13 @@ static void term_row(const struct term_row *row, bool crc)
 
     start(&p, GINT_TO_POINTER(crc));
     iw_post_recv(&p, 1, 0, 10);
-    iw_send(&p, ulpdu, iw_untagged(ulpdu, IW_UNTAGGED, IW_TERM, 0, 2, 1, 0,
-                                   row->control, 4));
+    iw_send(
+        &p, ulpdu,
+        iw_untagged(ulpdu, IW_UNTAGGED, IW_TERM, 0, 2, 1, 0, row->control, 4));
     /* What comes behind it, another Terminate too, is ignored */
-    iw_send(&p, ulpdu, iw_untagged(ulpdu, IW_UNTAGGED, IW_TERM, 0, 2, 2, 0,
-                                   row->control, 4));
+    iw_send(
+        &p, ulpdu,
+        iw_untagged(ulpdu, IW_UNTAGGED, IW_TERM, 0, 2, 2, 0, row->control, 4));
     iw_send_message(&p, 1, 10);
     th_event_wait(p.guest, row->event, p.qp->qpn, &event);
     g_assert_cmphex(GUINT32_FROM_LE(event.term), ==,
@@ -463,8 +470,9 @@ static void test_terminate_of_our_read(gconstpointer crc)
     g_assert_cmpuint(iw_recv(&p, request), ==, 46);
     memcpy(payload, "\x01\x02\xe0\x00\x00\x2e", 6);
     memcpy(payload + 6, request, 46);
-    iw_send(&p, ulpdu, iw_untagged(ulpdu, IW_UNTAGGED, IW_TERM, 0, 2, 1, 0,
-                                   payload, sizeof(payload)));
+    iw_send(&p, ulpdu,
+            iw_untagged(ulpdu, IW_UNTAGGED, IW_TERM, 0, 2, 1, 0, payload,
+                        sizeof(payload)));
     th_event_wait(p.guest, RNIC_EV_QP_ACCESS_ERR, p.qp->qpn, NULL);
     iw_wait_send(&p, 5, RNIC_WC_REM_ACCESS_ERR);
     iw_wait_send(&p, 6, RNIC_WC_WR_FLUSH_ERR);
@@ -478,12 +486,8 @@ static void test_bogus_terminate_is_not_answered(gconstpointer crc)
         uint32_t qn, msn, mo;
         unsigned len;
     } rows[] = {
-        { 0x41, 2, 2, 0, 4 },
-        { 0x41, 0, 1, 0, 4 },
-        { 0x41, 2, 1, 4, 4 },
-        { 0x01, 2, 1, 0, 4 },
-        { 0x41, 2, 1, 0, 3 },
-        { 0x42, 2, 1, 0, 4 },
+        { 0x41, 2, 2, 0, 4 }, { 0x41, 0, 1, 0, 4 }, { 0x41, 2, 1, 4, 4 },
+        { 0x01, 2, 1, 0, 4 }, { 0x41, 2, 1, 0, 3 }, { 0x42, 2, 1, 0, 4 },
     };
     unsigned i;
 
@@ -492,9 +496,10 @@ static void test_bogus_terminate_is_not_answered(gconstpointer crc)
         struct iw_peer p;
 
         start(&p, crc);
-        iw_send(&p, ulpdu, iw_untagged(ulpdu, rows[i].ddp, IW_TERM, 0,
-                                       rows[i].qn, rows[i].msn, rows[i].mo,
-                                       "\x01\x01\x00\x00", rows[i].len));
+        iw_send(&p, ulpdu,
+                iw_untagged(ulpdu, rows[i].ddp, IW_TERM, 0, rows[i].qn,
+                            rows[i].msn, rows[i].mo, "\x01\x01\x00\x00",
+                            rows[i].len));
         iw_expect_close(&p);
         iw_free(&p);
     }
@@ -525,8 +530,9 @@ static void test_both_terminate_at_once(gconstpointer crc)
 
     start(&p, crc);
     open_gate(&p);
-    iw_send(&p, ulpdu, iw_untagged(ulpdu, IW_UNTAGGED, IW_TERM, 0, 2, 1, 0,
-                                   "\x00\x00\x00\x00", 4));
+    iw_send(&p, ulpdu,
+            iw_untagged(ulpdu, IW_UNTAGGED, IW_TERM, 0, 2, 1, 0,
+                        "\x00\x00\x00\x00", 4));
     cmd.modify_qp.qpn = GUINT32_TO_LE(p.qp->qpn);
     cmd.modify_qp.state = GUINT32_TO_LE(RNIC_QPS_TERMINATE);
     th_admin_submit(p.guest, &cmd);
@@ -537,8 +543,7 @@ static void test_both_terminate_at_once(gconstpointer crc)
 }
 
 /* The device is within a long message when the error comes */
-static void test_terminate_within_a_message_keeps_the_framing(
-    gconstpointer crc)
+static void test_terminate_within_a_message_keeps_the_framing(gconstpointer crc)
 {
     g_autofree uint8_t *ulpdu = g_malloc(65536);
     struct iw_peer p;
@@ -557,8 +562,9 @@ static void test_terminate_within_a_message_keeps_the_framing(
         th_post_send(p.qp, &wr, 1);
     }
     th_run_for(50);
-    iw_send(&p, ulpdu, iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag ^ 1,
-                                 PEER_IOVA, "x", 1));
+    iw_send(
+        &p, ulpdu,
+        iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag ^ 1, PEER_IOVA, "x", 1));
     /* All FPDUs before it are whole */
     iw_expect_term(&p, 1, 1, 0x00, NULL);
     iw_free(&p);
@@ -583,8 +589,8 @@ static void test_responses_and_requests_take_turns(gconstpointer crc)
     }
     th_run_for(20);
     for (i = 0; i < 4; i++) {
-        iw_send(&p, ulpdu, iw_read_request(ulpdu, i + 1, SINK, 0, 1, p.stag,
-                                           PEER_IOVA));
+        iw_send(&p, ulpdu,
+                iw_read_request(ulpdu, i + 1, SINK, 0, 1, p.stag, PEER_IOVA));
     }
     th_run_for(20);
     i = 0;
@@ -610,8 +616,8 @@ static void test_markers_are_inserted(gconstpointer crc)
 {
     g_autofree uint8_t *stream = g_malloc(1 << 20);
     g_autofree uint8_t *fpdus = g_malloc(1 << 20);
-    static const uint32_t lens[] = { 0, 1, 3, 100, 460, 468, 470, 1200, 9000,
-                                     70000, 5 };
+    static const uint32_t lens[] = { 0,   1,    3,    100,   460, 468,
+                                     470, 1200, 9000, 70000, 5 };
     struct iw_options options;
     size_t want = 0, plain = 0, pos, start_of_fpdu = 0;
     struct iw_peer p;
@@ -719,10 +725,10 @@ int main(int argc, char **argv)
     add("fenced-send", test_fenced_send_leaves_after_the_response);
     for (i = 0; i < G_N_ELEMENTS(term_rows); i++) {
         const struct term_row *row = &term_rows[i];
-        g_autofree char *off = g_strdup_printf("/peer/crc-off/terminate/%s",
-                                               row->name);
-        g_autofree char *on = g_strdup_printf("/peer/crc-on/terminate/%s",
-                                              row->name);
+        g_autofree char *off =
+            g_strdup_printf("/peer/crc-off/terminate/%s", row->name);
+        g_autofree char *on =
+            g_strdup_printf("/peer/crc-on/terminate/%s", row->name);
 
         g_test_add_data_func(off, row, test_term_crc_off);
         g_test_add_data_func(on, row, test_term_crc_on);

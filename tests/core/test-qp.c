@@ -36,31 +36,69 @@ static void test_create_refuses_bad_fields(void)
     c->buf.length = GUINT64_TO_LE(4096);
     c->status_addr = GUINT64_TO_LE(memory + 8192);
 
-    for (i = 0; ; i++) {
+    for (i = 0;; i++) {
         struct rnic_asqe cmd = good;
         unsigned want = RNIC_ADMIN_BAD_PARAM;
 
         c = &cmd.create_qp;
         switch (i) {
-        case 0: c->qpn = 0; break;
-        case 1: c->qpn = GUINT32_TO_LE(RNIC_MAX_QP); break;
-        case 2: c->qpn = GUINT32_TO_LE(UINT32_MAX); break;
-        case 3: c->pdn = 0; break;
-        case 4: c->pdn = GUINT32_TO_LE(RNIC_MAX_PD); break;
-        case 5: c->flags = GUINT32_TO_LE(1u << 31); break;
-        case 6: c->sq_depth = GUINT32_TO_LE(3); break;
-        case 7: c->sq_depth = GUINT32_TO_LE(65536); break;
-        case 8: c->rq_depth = GUINT32_TO_LE(0x80000000); break;
-        case 9: c->sq_stride = GUINT16_TO_LE(32); break;
-        case 10: c->sq_stride = GUINT16_TO_LE(96); break;
-        case 11: c->rq_stride = GUINT16_TO_LE(1024); break;
-        case 12: c->sq_offset = GUINT32_TO_LE(32); break;
-        case 13: c->sq_offset = GUINT32_TO_LE(4096 - 64); break;
-        case 14: c->rq_offset = GUINT32_TO_LE(0xffffffc0); break;
-        case 15: c->rq_offset = GUINT32_TO_LE(960); break;
-        case 16: c->dbrec_offset = GUINT32_TO_LE(4096); break;
-        case 17: c->dbrec_offset = GUINT32_TO_LE(0); break;
-        case 18: c->status_addr = GUINT64_TO_LE(memory + 8200); break;
+        case 0:
+            c->qpn = 0;
+            break;
+        case 1:
+            c->qpn = GUINT32_TO_LE(RNIC_MAX_QP);
+            break;
+        case 2:
+            c->qpn = GUINT32_TO_LE(UINT32_MAX);
+            break;
+        case 3:
+            c->pdn = 0;
+            break;
+        case 4:
+            c->pdn = GUINT32_TO_LE(RNIC_MAX_PD);
+            break;
+        case 5:
+            c->flags = GUINT32_TO_LE(1u << 31);
+            break;
+        case 6:
+            c->sq_depth = GUINT32_TO_LE(3);
+            break;
+        case 7:
+            c->sq_depth = GUINT32_TO_LE(65536);
+            break;
+        case 8:
+            c->rq_depth = GUINT32_TO_LE(0x80000000);
+            break;
+        case 9:
+            c->sq_stride = GUINT16_TO_LE(32);
+            break;
+        case 10:
+            c->sq_stride = GUINT16_TO_LE(96);
+            break;
+        case 11:
+            c->rq_stride = GUINT16_TO_LE(1024);
+            break;
+        case 12:
+            c->sq_offset = GUINT32_TO_LE(32);
+            break;
+        case 13:
+            c->sq_offset = GUINT32_TO_LE(4096 - 64);
+            break;
+        case 14:
+            c->rq_offset = GUINT32_TO_LE(0xffffffc0);
+            break;
+        case 15:
+            c->rq_offset = GUINT32_TO_LE(960);
+            break;
+        case 16:
+            c->dbrec_offset = GUINT32_TO_LE(4096);
+            break;
+        case 17:
+            c->dbrec_offset = GUINT32_TO_LE(0);
+            break;
+        case 18:
+            c->status_addr = GUINT64_TO_LE(memory + 8200);
+            break;
         case 19:
             c->status_addr = GUINT64_TO_LE(0x1000);
             want = RNIC_ADMIN_BAD_ADDRESS;
@@ -114,8 +152,7 @@ static void test_modify_of_states(void)
     struct th_qp *qp = th_qp_new(guest, NULL);
 
     g_assert_cmpuint(th_qp_state(qp), ==, RNIC_QPS_IDLE);
-    g_assert_cmpuint(th_qp_modify(qp, RNIC_QPS_RTS), ==,
-                     RNIC_ADMIN_BAD_PARAM);
+    g_assert_cmpuint(th_qp_modify(qp, RNIC_QPS_RTS), ==, RNIC_ADMIN_BAD_PARAM);
     g_assert_cmpuint(th_qp_modify(qp, 99), ==, RNIC_ADMIN_BAD_PARAM);
     g_assert_cmpuint(th_qp_modify(qp, RNIC_QPS_CLOSING), ==,
                      RNIC_ADMIN_BAD_STATE);
@@ -132,8 +169,8 @@ static void test_modify_of_states(void)
 
 /* ---- Before RTS ---- */
 
-static void test_posted_before_rts_goes_out_then_in_order_once(
-    gconstpointer data)
+static void
+test_posted_before_rts_goes_out_then_in_order_once(gconstpointer data)
 {
     struct pair_options options;
     struct rnic_cqe cqe;
@@ -181,8 +218,7 @@ static void test_posted_before_a_failed_setup_is_flushed(void)
     th_addr_add(guest, "10.0.0.1");
     th_post_send(qp, &wr, 1);
     th_post_recv(qp, 2, &none, 1);
-    g_assert_cmpuint(th_connect(qp, &local, &remote, NULL), ==,
-                     RNIC_ADMIN_OK);
+    g_assert_cmpuint(th_connect(qp, &local, &remote, NULL), ==, RNIC_ADMIN_OK);
     th_event_wait(guest, RNIC_EV_CONNECT_REPLY, qp->qpn, &event);
     g_assert_cmpuint(GUINT16_FROM_LE(event.status), !=, RNIC_CM_OK);
     g_assert_cmpuint(th_qp_state(qp), ==, RNIC_QPS_ERROR);
@@ -361,8 +397,7 @@ static void check_flushed(struct pair *p, unsigned side, unsigned from,
 
     for (i = from; i < from + count; i++) {
         pair_wait_send(p, side, 1000 + i, RNIC_WC_WR_FLUSH_ERR, &cqe);
-        g_assert_cmpuint(cqe.opcode, ==, i % 2 ? RNIC_WR_WRITE
-                                               : RNIC_WR_SEND);
+        g_assert_cmpuint(cqe.opcode, ==, i % 2 ? RNIC_WR_WRITE : RNIC_WR_SEND);
         g_assert_cmpuint(GUINT16_FROM_LE(cqe.wqe_index), ==, i);
         pair_wait_recv(p, side, 2000 + i, RNIC_WC_WR_FLUSH_ERR, &cqe);
         g_assert_cmpuint(cqe.opcode, ==, RNIC_WR_RECV);
@@ -380,8 +415,7 @@ static void test_flush_each_once_in_order(gconstpointer data)
     pair_new(&p, &options);
     /* Posted before RTS, and nothing of it can have begun */
     post_many(&p, 0, 0, 64);
-    g_assert_cmpuint(th_qp_modify(p.qp[0], RNIC_QPS_ERROR), ==,
-                     RNIC_ADMIN_OK);
+    g_assert_cmpuint(th_qp_modify(p.qp[0], RNIC_QPS_ERROR), ==, RNIC_ADMIN_OK);
     check_flushed(&p, 0, 0, 64);
     /* What is posted later is flushed, too */
     post_many(&p, 0, 64, 10);
@@ -406,8 +440,7 @@ static void test_flush_of_a_connected_qp(gconstpointer data)
         pair_post(&p, 0, RNIC_WR_WRITE, i, 0, 4096, 0);
     }
     pair_run_only(&p, 0);
-    g_assert_cmpuint(th_qp_modify(p.qp[0], RNIC_QPS_ERROR), ==,
-                     RNIC_ADMIN_OK);
+    g_assert_cmpuint(th_qp_modify(p.qp[0], RNIC_QPS_ERROR), ==, RNIC_ADMIN_OK);
     for (i = 0; i < 60; i++) {
         th_cq_wait(p.qp[0]->attr.send_cq, &cqe);
         g_assert_cmpuint(GUINT64_FROM_LE(cqe.wr_id), ==, i);
@@ -474,10 +507,8 @@ static void test_both_close_at_once(gconstpointer data)
     pair_wait_error(&p);
     th_run_for(10);
     /* DISCONNECT perhaps; not a second CLOSE */
-    g_assert_false(th_event_take(p.guest[0], RNIC_EV_CLOSE, TH_ANY_ID,
-                                 NULL));
-    g_assert_false(th_event_take(p.guest[1], RNIC_EV_CLOSE, TH_ANY_ID,
-                                 NULL));
+    g_assert_false(th_event_take(p.guest[0], RNIC_EV_CLOSE, TH_ANY_ID, NULL));
+    g_assert_false(th_event_take(p.guest[1], RNIC_EV_CLOSE, TH_ANY_ID, NULL));
     pair_free(&p);
 }
 
@@ -546,8 +577,7 @@ static void test_abrupt_end_is_a_fin_between_messages(gconstpointer data)
     struct pair p;
 
     pair_start(&p, crc_of(data));
-    g_assert_cmpuint(th_qp_modify(p.qp[1], RNIC_QPS_ERROR), ==,
-                     RNIC_ADMIN_OK);
+    g_assert_cmpuint(th_qp_modify(p.qp[1], RNIC_QPS_ERROR), ==, RNIC_ADMIN_OK);
     th_event_wait(p.guest[0], RNIC_EV_DISCONNECT, p.qp[0]->qpn, &event);
     g_assert_cmpuint(GUINT16_FROM_LE(event.status), ==, RNIC_CM_OK);
     pair_wait_error(&p);
@@ -564,8 +594,8 @@ static void test_destroy_is_silent(gconstpointer data)
     pair_post_recv(&p, 0, 1, 0, 1);
     pair_post(&p, 0, RNIC_WR_WRITE, 2, 0, 4 << 20, 0);
     pair_run_only(&p, 0);
-    g_assert_cmpuint(th_admin_id(p.guest[0], RNIC_CMD_DESTROY_QP,
-                                 p.qp[0]->qpn), ==, RNIC_ADMIN_OK);
+    g_assert_cmpuint(th_admin_id(p.guest[0], RNIC_CMD_DESTROY_QP, p.qp[0]->qpn),
+                     ==, RNIC_ADMIN_OK);
     th_event_wait(p.guest[1], RNIC_EV_CLOSE, p.qp[1]->qpn, NULL);
     th_run_for(10);
     g_assert_cmpuint(th_events(p.guest[0]), ==, 0);
@@ -676,8 +706,7 @@ int main(int argc, char **argv)
     g_test_add_func("/qp/gate-off", test_gate_off_lets_a_server_speak_first);
     g_test_add_func("/qp/peer-to-peer-opens-the-gate",
                     test_peer_to_peer_opens_the_gate);
-    g_test_add_data_func("/qp/gated-closing",
-                         GINT_TO_POINTER(RNIC_QPS_CLOSING),
+    g_test_add_data_func("/qp/gated-closing", GINT_TO_POINTER(RNIC_QPS_CLOSING),
                          test_gated_responder_can_end);
     g_test_add_data_func("/qp/gated-terminate",
                          GINT_TO_POINTER(RNIC_QPS_TERMINATE),
