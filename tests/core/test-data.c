@@ -12,11 +12,37 @@ static enum rnic_crc_policy crc_of(gconstpointer data)
 }
 
 /* Octets around which segments, pages and words end */
-static const uint32_t sizes[] = {
-    0, 1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 255, 256, 257, 3584, 4095, 4096, 4097,
-    64743, 64744, 64745, 64752, 64753, 64768, 65535, 65536, 65537, 131072,
-    (1 << 20) - 1, 1 << 20, (1 << 20) + 1,
-};
+static const uint32_t sizes[] = { 0,
+                                  1,
+                                  2,
+                                  3,
+                                  4,
+                                  5,
+                                  7,
+                                  8,
+                                  63,
+                                  64,
+                                  65,
+                                  255,
+                                  256,
+                                  257,
+                                  3584,
+                                  4095,
+                                  4096,
+                                  4097,
+                                  64743,
+                                  64744,
+                                  64745,
+                                  64752,
+                                  64753,
+                                  64768,
+                                  65535,
+                                  65536,
+                                  65537,
+                                  131072,
+                                  (1 << 20) - 1,
+                                  1 << 20,
+                                  (1 << 20) + 1 };
 
 /* @len octets at @offset are those of @seed, those around are untouched */
 static void check_placed(struct th_buf *buf, uint64_t offset, uint32_t len,
@@ -182,8 +208,8 @@ static void test_scatter_gather(gconstpointer data)
     total = 0;
     to = 10;
     for (i = 0; i < 16; i++) {
-        uint32_t len = MIN(lens[15 - i] + 1,
-                           GUINT32_FROM_LE(cqe.byte_len) - total);
+        uint32_t len =
+            MIN(lens[15 - i] + 1, GUINT32_FROM_LE(cqe.byte_len) - total);
 
         g_assert_cmpmem(p.buf[1].ptr + to, len, message + total, len);
         total += len;
@@ -207,8 +233,7 @@ static void test_scatter_gather(gconstpointer data)
     total = 0;
     from = 3;
     for (i = 0; i < 16; i++) {
-        g_assert_cmpmem(p.buf[0].ptr + from, lens[i], message + total,
-                        lens[i]);
+        g_assert_cmpmem(p.buf[0].ptr + from, lens[i], message + total, lens[i]);
         total += lens[i];
         from += lens[i] + 13;
     }
@@ -338,8 +363,8 @@ static void test_fence_waits_for_the_reads_before(gconstpointer data)
 static void test_completions_are_in_submit_order(gconstpointer data)
 {
     static const enum rnic_wr_opcode opcodes[] = {
-        RNIC_WR_READ, RNIC_WR_WRITE, RNIC_WR_SEND, RNIC_WR_READ,
-        RNIC_WR_WRITE, RNIC_WR_READ, RNIC_WR_SEND,
+        RNIC_WR_READ,  RNIC_WR_WRITE, RNIC_WR_SEND, RNIC_WR_READ,
+        RNIC_WR_WRITE, RNIC_WR_READ,  RNIC_WR_SEND,
     };
     struct rnic_cqe cqe;
     struct pair p;
@@ -356,8 +381,7 @@ static void test_completions_are_in_submit_order(gconstpointer data)
     }
     for (i = 0; i < 42; i++) {
         pair_wait_send(&p, 0, i, RNIC_WC_SUCCESS, &cqe);
-        g_assert_cmpuint(cqe.opcode, ==,
-                         opcodes[i % G_N_ELEMENTS(opcodes)]);
+        g_assert_cmpuint(cqe.opcode, ==, opcodes[i % G_N_ELEMENTS(opcodes)]);
         g_assert_cmpuint(GUINT16_FROM_LE(cqe.wqe_index), ==, i);
     }
     pair_free(&p);
@@ -460,8 +484,7 @@ static void test_shared_receive_queue(gconstpointer data)
         g_assert_cmpuint(GUINT32_FROM_LE(cqe.byte_len), ==, i * 30);
     }
     /* The end of one QP does not flush the SRQ */
-    g_assert_cmpuint(th_qp_modify(p.qp[1], RNIC_QPS_ERROR), ==,
-                     RNIC_ADMIN_OK);
+    g_assert_cmpuint(th_qp_modify(p.qp[1], RNIC_QPS_ERROR), ==, RNIC_ADMIN_OK);
     th_event_wait(p.guest[1], RNIC_EV_QP_LAST_WQE, p.qp[1]->qpn, NULL);
     pair_wait_error(&p);
     pair_no_completions(&p, 1);
@@ -496,8 +519,7 @@ int main(int argc, char **argv)
         test_fence_waits_for_the_reads_before);
     add("completions-are-in-submit-order",
         test_completions_are_in_submit_order);
-    add("unsignalled-completes-silently",
-        test_unsignalled_completes_silently);
+    add("unsignalled-completes-silently", test_unsignalled_completes_silently);
     g_test_add_func("/data/sig-all", test_sig_all);
     add("solicited", test_solicited);
     add("shared-receive-queue", test_shared_receive_queue);
