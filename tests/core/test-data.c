@@ -12,37 +12,12 @@ static enum rnic_crc_policy crc_of(gconstpointer data)
 }
 
 /* Octets around which segments, pages and words end */
-static const uint32_t sizes[] = { 0,
-                                  1,
-                                  2,
-                                  3,
-                                  4,
-                                  5,
-                                  7,
-                                  8,
-                                  63,
-                                  64,
-                                  65,
-                                  255,
-                                  256,
-                                  257,
-                                  3584,
-                                  4095,
-                                  4096,
-                                  4097,
-                                  64743,
-                                  64744,
-                                  64745,
-                                  64752,
-                                  64753,
-                                  64768,
-                                  65535,
-                                  65536,
-                                  65537,
-                                  131072,
-                                  (1 << 20) - 1,
-                                  1 << 20,
-                                  (1 << 20) + 1 };
+static const uint32_t sizes[] = {
+    0,     1,     2,     3,      4,       5,       7,      8,
+    63,    64,    65,    255,    256,     257,     3584,   4095,
+    4096,  4097,  64743, 64744,  64745,   64752,   64753,  64768,
+    65535, 65536, 65537, 131072, 1048575, 1048576, 1048577
+};
 
 /* @len octets at @offset are those of @seed, those around are untouched */
 static void check_placed(struct th_buf *buf, uint64_t offset, uint32_t len,
