@@ -20,7 +20,7 @@ usage()
     exit 2
 }
 
-rootfs= headers= out=
+rootfs='' headers='' out=''
 while [ $# -gt 0 ]; do
     [ $# -ge 2 ] || usage
     case $1 in
@@ -31,7 +31,9 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
-[ -n "$rootfs" ] && [ -n "$headers" ] && [ -n "$out" ] || usage
+if [ -z "$rootfs" ] || [ -z "$headers" ] || [ -z "$out" ]; then
+    usage
+fi
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 library=$(find "$rootfs/usr/lib" -name libibverbs.so.1 -print -quit)
