@@ -172,6 +172,7 @@ const char *rnic_cm_status_str(enum rnic_cm_status status)
         [RNIC_CM_ADDR_IN_USE] = "address in use",
         [RNIC_CM_LOCAL_ERROR] = "out of resources of the host",
         [RNIC_CM_ADDR_GONE] = "local address removed or link down",
+        [RNIC_CM_EARLY_SEND] = "sends were posted before it was established",
     };
 
     return status < G_N_ELEMENTS(text) ? text[status] : "?";
@@ -378,7 +379,7 @@ void rnic_cm_closed(struct rnic_device *dev, struct rnic_qp *qp, bool by_peer,
 {
     struct rnic_cm_conn *conn = qp->conn;
 
-    if (!conn || conn->state != CONN_UP) {
+    if (!conn) {
         return;
     }
     if (conn->handing_over) {
@@ -388,6 +389,7 @@ void rnic_cm_closed(struct rnic_device *dev, struct rnic_qp *qp, bool by_peer,
         return;
     }
     detach_qp(conn);
+    close_stream(conn, false);
     finish(conn, qp->qpn, by_peer, why);
 }
 

@@ -45,8 +45,10 @@ void rnic_cm_abort(struct rnic_device *dev, struct rnic_qp *qp, bool silent);
 /* The first valid FPDU came in: ESTABLISHED if it still waits for the RTR */
 void rnic_cm_first_fpdu(struct rnic_device *dev, struct rnic_qp *qp);
 /*
- * The connection of an RTS QP ended. Writes what is due: ESTABLISHED if it was
- * not written yet, DISCONNECT if @by_peer, then CLOSE. Once a connection.
+ * The connection ended, and the QP knows: after RTS, or because of what was
+ * posted before it. Writes what is due: CONNECT_REPLY or ESTABLISHED with an
+ * error if it was not written yet, DISCONNECT if @by_peer, then CLOSE. Once a
+ * connection.
  */
 void rnic_cm_closed(struct rnic_device *dev, struct rnic_qp *qp, bool by_peer,
                     enum rnic_cm_status why);

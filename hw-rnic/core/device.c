@@ -71,7 +71,8 @@ static bool check_config(const struct rnic_config *config, GError **error)
         !check_range("mpa-timeout-ms", config->mpa_timeout_ms, 1, 3600000,
                      error) ||
         !check_range("max-connections", config->max_connections, 0,
-                     RNIC_MAX_QP - 1, error)) {
+                     RNIC_MAX_QP - 1, error) ||
+        !check_range("sq-scan-ms", config->sq_scan_ms, 0, 60000, error)) {
         return false;
     }
     if (config->fpdu_max &&
@@ -153,6 +154,7 @@ static void drop_objects(struct rnic_device *dev)
     /* First: then nobody searches it for the events of what goes */
     rnic_aeq_forget_all(dev);
     rnic_cm_reset(dev);
+    rnic_scan_stop(dev);
     rnic_qp_reset_all(dev);
     rnic_srq_reset_all(dev);
     rnic_cq_reset_all(dev);

@@ -240,6 +240,9 @@ struct rnic_device {
     struct rnic_capture *capture; /* net/capture.h; NULL: none */
 
     GQueue tx_ready;            /* struct rnic_qp with work to send */
+    struct rnic_timer scan_timer; /* private to sq-scan.c, as are the next two */
+    uint32_t scan_next;         /* QPN to go on with */
+    bool scan_found;            /* the pass has met a QP */
     GQueue draining;            /* private to net/stream.c */
     struct rnic_qp_scratch *qp_scratch; /* private to the QP's files */
 
@@ -329,6 +332,11 @@ struct rnic_uctx *rnic_uctx_find(struct rnic_device *dev, uint32_t id);
 void rnic_uctx_reset_all(struct rnic_device *dev);
 /* Looks at the bitmaps of the kicked pages; calls rnic_qp_kick() */
 void rnic_uctx_run(struct rnic_device *dev);
+
+/* ---- sq-scan.c ---- */
+/* A QP was made: scans from now on, while there are any, if so configured */
+void rnic_scan_start(struct rnic_device *dev);
+void rnic_scan_stop(struct rnic_device *dev);
 
 /* ---- eq.c ---- */
 enum rnic_admin_status rnic_eq_create(struct rnic_device *dev,

@@ -26,15 +26,15 @@ struct rnic_wr_sge {
 
 struct rnic_send_wr {
     uint64_t wr_id;
-    uint32_t index;             /* of the WQE, free-running */
-    uint8_t opcode;             /* enum rnic_wr_opcode */
-    uint8_t flags;              /* RNIC_WQE_* */
+    uint32_t index; /* of the WQE, free-running */
+    uint8_t opcode; /* enum rnic_wr_opcode */
+    uint8_t flags;  /* RNIC_WQE_* */
     uint8_t num_sge;
-    uint8_t error;              /* enum rnic_wc_status: malformed */
+    uint8_t error; /* enum rnic_wc_status: malformed */
     uint32_t inv_stag;
     uint32_t remote_stag;
     uint64_t remote_to;
-    uint64_t length;            /* octets of the message */
+    uint64_t length; /* octets of the message */
     union {
         struct rnic_wr_sge sge[RNIC_MAX_SGE];
         uint8_t inline_data[RNIC_MAX_INLINE];
@@ -46,8 +46,8 @@ struct rnic_recv_wr {
     uint64_t wr_id;
     uint32_t index;
     uint8_t num_sge;
-    uint8_t error;              /* enum rnic_wc_status: malformed */
-    uint64_t length;            /* octets that fit */
+    uint8_t error;   /* enum rnic_wc_status: malformed */
+    uint64_t length; /* octets that fit */
     struct rnic_wr_sge sge[RNIC_MAX_SGE];
 };
 
@@ -55,12 +55,12 @@ struct rnic_recv_wr {
 struct rnic_sq_rec {
     uint64_t wr_id;
     uint32_t index;
-    uint32_t byte_len;          /* Read: octets placed */
+    uint32_t byte_len; /* Read: octets placed */
     uint32_t inv_stag;
     uint32_t vendor_err;
-    uint16_t reads_left;        /* Read Requests without their response */
+    uint16_t reads_left; /* Read Requests without their response */
     uint8_t opcode;
-    uint8_t status;             /* enum rnic_wc_status; error: completes so */
+    uint8_t status; /* enum rnic_wc_status; error: completes so */
     bool signalled;
     bool done;
 };
@@ -70,8 +70,8 @@ struct rnic_sq_rec {
 
 /* The state of a QP's queues that only lives while it is connected */
 struct rnic_sq {
-    uint32_t fetched;           /* next WQE to fetch, free-running */
-    uint32_t event;             /* sq_event as published */
+    uint32_t fetched; /* next WQE to fetch, free-running */
+    uint32_t event;   /* sq_event as published */
     unsigned rec_head, rec_count, rec_size;
     struct rnic_sq_rec recs[];
 };
@@ -79,7 +79,7 @@ struct rnic_sq {
 enum rnic_wq_result {
     RNIC_WQ_EMPTY,
     RNIC_WQ_TAKEN,
-    RNIC_WQ_FAULT,              /* recorded */
+    RNIC_WQ_FAULT, /* recorded */
 };
 
 /*
@@ -88,6 +88,9 @@ enum rnic_wq_result {
  * set.
  */
 bool rnic_sq_load_pi(struct rnic_qp *qp);
+/* Whether sq_pi, which is read into *@pi and not taken over, differs from what
+ * was last taken over, or cannot be read */
+bool rnic_sq_moved(struct rnic_qp *qp, uint32_t *pi);
 /* Publishes that the device wants a doorbell for the next WQE; true: more was
  * posted meanwhile */
 bool rnic_sq_arm(struct rnic_qp *qp);
@@ -116,12 +119,12 @@ const char *rnic_wr_opcode_str(uint8_t opcode);
 
 /* A Read Request of ours whose response is due */
 struct rnic_read {
-    struct rnic_sq_rec *rec;    /* NULL: the ready-to-receive Read */
+    struct rnic_sq_rec *rec; /* NULL: the ready-to-receive Read */
     uint32_t sink_stag;
     uint64_t sink_to;
     uint32_t length;
-    uint32_t placed;            /* octets of the response so far */
-    bool sent;                  /* the request was given to TCP */
+    uint32_t placed; /* octets of the response so far */
+    bool sent;       /* the request was given to TCP */
 };
 
 void rnic_tx_init(struct rnic_qp *qp);
@@ -199,20 +202,20 @@ static inline bool rnic_qp_kernel(const struct rnic_qp *qp)
 /* ---- What ends a connection (qp-error.c) ---- */
 
 enum rnic_fault_kind {
-    RNIC_FAULT_WIRE,            /* what the peer sent broke a rule, or could
+    RNIC_FAULT_WIRE,       /* what the peer sent broke a rule, or could
                                  * not be placed or served */
-    RNIC_FAULT_LOCAL,           /* a queue, work request or CQ of this QP */
-    RNIC_FAULT_ASKED,           /* MODIFY_QP to TERMINATE */
-    RNIC_FAULT_TERMINATED,      /* the peer sent a Terminate */
-    RNIC_FAULT_LOST,            /* TCP ended within a message, or was reset */
-    RNIC_FAULT_CLOSED,          /* the peer closed between messages */
+    RNIC_FAULT_LOCAL,      /* a queue, work request or CQ of this QP */
+    RNIC_FAULT_ASKED,      /* MODIFY_QP to TERMINATE */
+    RNIC_FAULT_TERMINATED, /* the peer sent a Terminate */
+    RNIC_FAULT_LOST,       /* TCP ended within a message, or was reset */
+    RNIC_FAULT_CLOSED,     /* the peer closed between messages */
 };
 
 struct rnic_fault {
     enum rnic_fault_kind kind;
-    enum rnic_wire_err err;     /* WIRE, LOCAL, ASKED: what is reported */
-    uint16_t event;             /* enum rnic_event_type, 0: none */
-    uint32_t term;              /* as rnic_aeqe.term */
+    enum rnic_wire_err err; /* WIRE, LOCAL, ASKED: what is reported */
+    uint16_t event;         /* enum rnic_event_type, 0: none */
+    uint32_t term;          /* as rnic_aeqe.term */
     /* WIRE: the offending ULPDU, for the Terminate */
     uint8_t offender[RNIC_RDMAP_READ_REQUEST_SIZE];
     uint16_t offender_len;
@@ -221,8 +224,7 @@ struct rnic_fault {
 
 /* All of these: the first one wins, later ones change nothing */
 void rnic_fault_wire(struct rnic_qp *qp, enum rnic_wire_err err,
-                     const uint8_t *offender, size_t avail,
-                     uint16_t ulpdu_len);
+                     const uint8_t *offender, size_t avail, uint16_t ulpdu_len);
 /* @event: 0 if a completion tells the consumer */
 void rnic_fault_local(struct rnic_qp *qp, uint16_t event);
 void rnic_fault_asked(struct rnic_qp *qp);

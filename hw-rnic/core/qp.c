@@ -42,8 +42,9 @@ struct rnic_qp *rnic_qp_find(struct rnic_device *dev, uint32_t qpn)
 static void status_store(struct rnic_qp *qp, size_t field, uint32_t value)
 {
     if (!rnic_dma_store32(qp->dev, qp->status_addr + field, value)) {
-        rnic_guest_error(qp->dev, "qpn %u: the status at 0x%" PRIx64
-                         " is not RAM any more", qp->qpn, qp->status_addr);
+        rnic_guest_error(
+            qp->dev, "qpn %u: the status at 0x%" PRIx64 " is not RAM any more",
+            qp->qpn, qp->status_addr);
         rnic_fault_local(qp, RNIC_EV_QP_FATAL);
     }
 }
@@ -106,6 +107,27 @@ static void flush(struct rnic_qp *qp)
     }
 }
 
+/* IDLE -> ERROR if something was posted that may not be there yet. True: then
+ * the end of the connection is to be told. */
+static bool fail_early_send(struct rnic_qp *qp)
+{
+    uint32_t pi = qp->sq_pi;
+
+    if (!(qp->flags & RNIC_QP_ERROR_PRE_RTS) || !rnic_sq_moved(qp, &pi)) {
+        return false;
+    }
+    rnic_stat_inc(qp->dev, RNIC_STAT_early_sends);
+    rnic_guest_error(qp->dev,
+                     "qpn %u: its SQ producer index moved to %u before "
+                     "the connection was established, which this QP forbids: "
+                     "the connection fails, and nothing is sent",
+                     qp->qpn, pi);
+    rnic_fault_local(qp, RNIC_EV_QP_FATAL);
+    state_set(qp, RNIC_QPS_ERROR);
+    flush(qp);
+    return true;
+}
+
 /* Any state with a stream -> ERROR */
 static void end(struct rnic_qp *qp, bool graceful, bool by_peer,
                 enum rnic_cm_status why)
@@ -143,8 +165,8 @@ static enum rnic_cm_status fault_why(const struct rnic_fault *fault)
 /* CLOSING or TERMINATE took too long */
 static void end_timeout(struct rnic_timer *timer)
 {
-    struct rnic_qp *qp = (struct rnic_qp *)
-        ((char *)timer - offsetof(struct rnic_qp, end_timer));
+    struct rnic_qp *qp =
+        (struct rnic_qp *)((char *)timer - offsetof(struct rnic_qp, end_timer));
 
     rnic_trace(qp->dev, qp_state, "qpn %u: %s took too long", qp->qpn,
                state_str(qp->state));
@@ -158,10 +180,9 @@ static void terminate(struct rnic_qp *qp)
     uint8_t ulpdu[RNIC_TERM_SIZE_MAX];
     size_t len;
 
-    len = rnic_term_encode(fault->err,
-                           fault->offender_len ? fault->offender : NULL,
-                           fault->offender_len,
-                           fault->offender_len ? fault->ulpdu_len : 0, ulpdu);
+    len = rnic_term_encode(
+        fault->err, fault->offender_len ? fault->offender : NULL,
+        fault->offender_len, fault->offender_len ? fault->ulpdu_len : 0, ulpdu);
     /* A Terminate is not answered; and before the peer's first FPDU nothing
      * may be sent, but what the peer's own FPDU caused */
     if (!len || (rnic_tx_gated(qp) && fault->kind != RNIC_FAULT_WIRE)) {
@@ -170,12 +191,11 @@ static void terminate(struct rnic_qp *qp)
     }
     qp->term = fault->term;
     rnic_qp_stat(qp, RNIC_STAT_term_sent, 1);
-    rnic_trace(qp->dev, term, "qpn %u sends a Terminate: %s (%u/%u/%02x)",
-               qp->qpn, rnic_term_str(fault->term >> 16 & 0xff,
-                                      fault->term >> 8 & 0xff,
-                                      fault->term & 0xff),
-               fault->term >> 16 & 0xff, fault->term >> 8 & 0xff,
-               fault->term & 0xff);
+    rnic_trace(
+        qp->dev, term, "qpn %u sends a Terminate: %s (%u/%u/%02x)", qp->qpn,
+        rnic_term_str(fault->term >> 16 & 0xff, fault->term >> 8 & 0xff,
+                      fault->term & 0xff),
+        fault->term >> 16 & 0xff, fault->term >> 8 & 0xff, fault->term & 0xff);
     rnic_tx_terminate(qp, ulpdu, len);
     state_set(qp, RNIC_QPS_TERMINATE);
     switch (rnic_tx_push_tail(qp)) {
@@ -297,20 +317,19 @@ bool rnic_qp_run_ready(struct rnic_device *dev)
     return dev->tx_ready.length;
 }
 
-void rnic_qp_kick(struct rnic_device *dev, uint32_t qpn,
-                  struct rnic_uctx *uctx)
+void rnic_qp_kick(struct rnic_device *dev, uint32_t qpn, struct rnic_uctx *uctx)
 {
     struct rnic_qp *qp = rnic_qp_find(dev, qpn);
 
     if (!qp || qp->uctx != uctx) {
-        rnic_guest_error(dev, "context %u rang for QP %u, which %s",
-                         uctx->id, qpn,
-                         qp ? "is not its own" : "does not exist");
+        rnic_guest_error(dev, "context %u rang for QP %u, which %s", uctx->id,
+                         qpn, qp ? "is not its own" : "does not exist");
         return;
     }
-    /* Before RTS nothing is looked at */
     if (qp->state == RNIC_QPS_RTS || qp->state == RNIC_QPS_ERROR) {
         rnic_qp_make_ready(qp);
+    } else if (qp->state == RNIC_QPS_IDLE && fail_early_send(qp)) {
+        rnic_cm_closed(dev, qp, false, RNIC_CM_EARLY_SEND);
     }
 }
 
@@ -319,9 +338,11 @@ void rnic_qp_kick(struct rnic_device *dev, uint32_t qpn,
 void rnic_qp_note_gated(struct rnic_qp *qp)
 {
     rnic_qp_stat(qp, RNIC_STAT_gated, 1);
-    rnic_trace(qp->dev, qp_gated, "qpn %u has something to send, and waits "
+    rnic_trace(qp->dev, qp_gated,
+               "qpn %u has something to send, and waits "
                "for the peer's first FPDU: a responder may not send before "
-               "it (RFC 5044 section 7.1.2)", qp->qpn);
+               "it (RFC 5044 section 7.1.2)",
+               qp->qpn);
 }
 
 void rnic_qp_open_gate(struct rnic_qp *qp)
@@ -344,6 +365,13 @@ void rnic_qp_connected(struct rnic_qp *qp, struct rnic_stream *stream,
         rnic_stream_close(stream, false);
         return;
     }
+    /* Before the state is published: what a consumer posts because it sees
+     * RTS is not early */
+    if (fail_early_send(qp)) {
+        rnic_stream_close(stream, true);
+        rnic_cm_closed(qp->dev, qp, false, RNIC_CM_EARLY_SEND);
+        return;
+    }
     qp->params = *params;
     qp->ird = params->ird;
     qp->ord = params->ord;
@@ -357,8 +385,7 @@ void rnic_qp_connected(struct rnic_qp *qp, struct rnic_stream *stream,
     qp->params.ahead = NULL;
     qp->params.ahead_len = 0;
 
-    status_store(qp, offsetof(struct rnic_qp_status, gated),
-                 rnic_tx_gated(qp));
+    status_store(qp, offsetof(struct rnic_qp_status, gated), rnic_tx_gated(qp));
     state_set(qp, RNIC_QPS_RTS);
     /* Sending starts at the next turn, so that the event that announces the
      * connection comes before anything that this causes */
@@ -386,9 +413,9 @@ static bool depth_valid(uint32_t depth)
 
 static bool stride_valid(uint32_t depth, uint32_t stride)
 {
-    return !depth || (stride >= RNIC_WQE_STRIDE_MIN &&
-                      stride <= RNIC_WQE_STRIDE_MAX &&
-                      !(stride & (stride - 1)));
+    return !depth ||
+           (stride >= RNIC_WQE_STRIDE_MIN && stride <= RNIC_WQE_STRIDE_MAX &&
+            !(stride & (stride - 1)));
 }
 
 static bool range_valid(const struct rnic_buf *buf, uint32_t offset,
@@ -404,8 +431,8 @@ static bool apart(uint64_t a, uint64_t a_len, uint64_t b, uint64_t b_len)
 }
 
 /* Fields that need no object; those of @qp are filled in */
-static enum rnic_admin_status create_fields(struct rnic_qp *qp,
-                                        const struct rnic_cmd_create_qp *cmd)
+static enum rnic_admin_status
+create_fields(struct rnic_qp *qp, const struct rnic_cmd_create_qp *cmd)
 {
     struct rnic_device *dev = qp->dev;
     struct rnic_qp_status status = {
@@ -429,7 +456,8 @@ static enum rnic_admin_status create_fields(struct rnic_qp *qp,
 
     if (!qp->qpn || qp->qpn >= RNIC_MAX_QP || !qp->pdn ||
         qp->pdn >= RNIC_MAX_PD ||
-        (qp->flags & ~(RNIC_QP_KERNEL | RNIC_QP_SIG_ALL)) ||
+        (qp->flags &
+         ~(RNIC_QP_KERNEL | RNIC_QP_SIG_ALL | RNIC_QP_ERROR_PRE_RTS)) ||
         ((qp->flags & RNIC_QP_KERNEL) && cmd->uctx) ||
         !depth_valid(qp->sq_depth) || !depth_valid(qp->rq_depth) ||
         !stride_valid(qp->sq_depth, qp->sq_stride) ||
@@ -501,6 +529,7 @@ enum rnic_admin_status rnic_qp_create(struct rnic_device *dev,
     }
     qp->ready_link.data = qp;
     dev->qps[qp->qpn] = qp;
+    rnic_scan_start(dev);
     rnic_trace(dev, qp_state, "qpn %u RESET -> IDLE", qp->qpn);
     return RNIC_ADMIN_OK;
 }
@@ -617,8 +646,7 @@ enum rnic_admin_status rnic_qp_destroy(struct rnic_device *dev, uint32_t qpn)
     if (qp->srq) {
         qp->srq->refs--;
     }
-    rnic_trace(dev, qp_state, "qpn %u %s -> RESET", qpn,
-               state_str(qp->state));
+    rnic_trace(dev, qp_state, "qpn %u %s -> RESET", qpn, state_str(qp->state));
     qp_free(qp, true);
     rnic_aeq_forget(dev, true, qpn);
     return RNIC_ADMIN_OK;

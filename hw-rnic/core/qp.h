@@ -11,12 +11,12 @@
 /* What the MPA startup agreed on */
 struct rnic_qp_params {
     bool initiator;
-    bool crc;                   /* both directions */
-    bool tx_markers;            /* the peer asked for markers */
-    unsigned send_rtr;          /* initiator: RNIC_RTR_* to send first, or 0 */
-    bool await_rtr;             /* responder: peer-to-peer mode was agreed */
+    bool crc;          /* both directions */
+    bool tx_markers;   /* the peer asked for markers */
+    unsigned send_rtr; /* initiator: RNIC_RTR_* to send first, or 0 */
+    bool await_rtr;    /* responder: peer-to-peer mode was agreed */
     uint16_t ird, ord;
-    const uint8_t *ahead;       /* octets already read behind the startup frame,
+    const uint8_t *ahead; /* octets already read behind the startup frame,
                                  * copied by rnic_qp_connected() */
     size_t ahead_len;
 };
@@ -28,19 +28,19 @@ struct rnic_qp {
     struct rnic_device *dev;
     uint32_t qpn;
     uint32_t pdn;
-    uint32_t flags;             /* RNIC_QP_* */
+    uint32_t flags; /* RNIC_QP_* */
     enum rnic_qp_state state;
     struct rnic_uctx *uctx;
     struct rnic_cq *send_cq, *recv_cq;
-    struct rnic_srq *srq;       /* or NULL */
+    struct rnic_srq *srq; /* or NULL */
     struct rnic_buf buf;
     uint64_t status_addr;
     uint32_t dbrec_offset;
     uint32_t sq_offset, sq_stride, sq_depth;
     uint32_t rq_offset, rq_stride, rq_depth;
-    uint32_t sq_pi, sq_ci;      /* pi: as last read and checked */
+    uint32_t sq_pi, sq_ci; /* pi: as last read and checked */
     uint32_t rq_pi, rq_ci;
-    uint32_t term;              /* as rnic_aeqe.term */
+    uint32_t term; /* as rnic_aeqe.term */
     uint64_t stats[RNIC_STAT_QP_LAST + 1];
 
     struct rnic_cm_conn *conn;  /* cm.c's, NULL: none */
@@ -49,16 +49,17 @@ struct rnic_qp {
     uint16_t ird, ord;
 
     /* Private to the QP's own files, see qp-private.h */
-    uint64_t dbrec_addr;        /* DMA address of struct rnic_qp_dbrec */
-    uint32_t closing_pi;        /* CLOSING: where the SQ ends */
-    bool drain_event;           /* SQ_DRAINED is due when CLOSING ends */
-    bool sq_broken, rq_broken;  /* bad producer index or not RAM: given up */
-    struct rnic_fault *fault;   /* why the connection ends, or NULL */
+    uint64_t dbrec_addr;       /* DMA address of struct rnic_qp_dbrec */
+    uint32_t closing_pi;       /* CLOSING: where the SQ ends */
+    bool drain_event;          /* SQ_DRAINED is due when CLOSING ends */
+    bool sq_broken, rq_broken; /* bad producer index or not RAM: given up */
+    uint32_t scan_sq_pi, scan_rq_pi; /* as the background scan last saw them */
+    struct rnic_fault *fault;        /* why the connection ends, or NULL */
     struct rnic_timer end_timer;
-    struct rnic_sq *sq;         /* from RTS on */
-    struct rnic_tx *tx;         /* private to tx.c */
-    struct rnic_rx *rx;         /* private to rx.c */
-    GList ready_link;           /* in dev->tx_ready while ready */
+    struct rnic_sq *sq; /* from RTS on */
+    struct rnic_tx *tx; /* private to tx.c */
+    struct rnic_rx *rx; /* private to rx.c */
+    GList ready_link;   /* in dev->tx_ready while ready */
     bool ready;
 };
 

@@ -61,7 +61,7 @@ void rnic_regs_reset(struct rnic_device *dev)
     const uint8_t *mac = dev->config.mac;
     const uint64_t caps = RNIC_CAP_LOCAL_DMA_LKEY | RNIC_CAP_FAST_REG |
                           RNIC_CAP_SRQ | RNIC_CAP_FENCE_PRE_RTS |
-                          RNIC_CAP_P2P;
+                          RNIC_CAP_P2P | RNIC_CAP_ERROR_PRE_RTS;
     const struct {
         unsigned offset;
         uint32_t value;

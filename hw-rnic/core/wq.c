@@ -9,18 +9,15 @@
 
 #include <string.h>
 
-#define WQE_FLAGS (RNIC_WQE_SIGNALED | RNIC_WQE_SOLICITED | \
-                   RNIC_WQE_FENCE | RNIC_WQE_INLINE)
+#define WQE_FLAGS                                                              \
+    (RNIC_WQE_SIGNALED | RNIC_WQE_SOLICITED | RNIC_WQE_FENCE | RNIC_WQE_INLINE)
 
 const char *rnic_wr_opcode_str(uint8_t opcode)
 {
     static const char *const names[] = {
-        [RNIC_WR_SEND] = "SEND",
-        [RNIC_WR_SEND_INV] = "SEND_INV",
-        [RNIC_WR_WRITE] = "WRITE",
-        [RNIC_WR_READ] = "READ",
-        [RNIC_WR_READ_INV] = "READ_INV",
-        [RNIC_WR_LOCAL_INV] = "LOCAL_INV",
+        [RNIC_WR_SEND] = "SEND",         [RNIC_WR_SEND_INV] = "SEND_INV",
+        [RNIC_WR_WRITE] = "WRITE",       [RNIC_WR_READ] = "READ",
+        [RNIC_WR_READ_INV] = "READ_INV", [RNIC_WR_LOCAL_INV] = "LOCAL_INV",
         [RNIC_WR_REG_MR] = "REG_MR",
     };
 
@@ -48,17 +45,21 @@ bool rnic_sq_load_pi(struct rnic_qp *qp)
     if (qp->sq_broken) {
         return false;
     }
-    if (!rnic_dma_load32(qp->dev, qp->dbrec_addr +
-                         offsetof(struct rnic_qp_dbrec, sq_pi), &pi)) {
-        rnic_guest_error(qp->dev, "qpn %u: the doorbell record at 0x%" PRIx64
-                         " is not RAM any more", qp->qpn, qp->dbrec_addr);
+    if (!rnic_dma_load32(qp->dev,
+                         qp->dbrec_addr + offsetof(struct rnic_qp_dbrec, sq_pi),
+                         &pi)) {
+        rnic_guest_error(qp->dev,
+                         "qpn %u: the doorbell record at 0x%" PRIx64
+                         " is not RAM any more",
+                         qp->qpn, qp->dbrec_addr);
         qp->sq_broken = true;
         return false;
     }
     if (!pi_valid(pi, qp->sq_ci, taken, qp->sq_depth)) {
-        rnic_guest_error(qp->dev, "qpn %u: SQ producer index %u is out of "
-                         "range: %u taken, %u completed, depth %u", qp->qpn,
-                         pi, taken, qp->sq_ci, qp->sq_depth);
+        rnic_guest_error(qp->dev,
+                         "qpn %u: SQ producer index %u is out of "
+                         "range: %u taken, %u completed, depth %u",
+                         qp->qpn, pi, taken, qp->sq_ci, qp->sq_depth);
         qp->sq_broken = true;
         return false;
     }
@@ -73,22 +74,34 @@ static bool rq_load_pi(struct rnic_qp *qp)
     if (qp->rq_broken) {
         return false;
     }
-    if (!rnic_dma_load32(qp->dev, qp->dbrec_addr +
-                         offsetof(struct rnic_qp_dbrec, rq_pi), &pi)) {
-        rnic_guest_error(qp->dev, "qpn %u: the doorbell record at 0x%" PRIx64
-                         " is not RAM any more", qp->qpn, qp->dbrec_addr);
+    if (!rnic_dma_load32(qp->dev,
+                         qp->dbrec_addr + offsetof(struct rnic_qp_dbrec, rq_pi),
+                         &pi)) {
+        rnic_guest_error(qp->dev,
+                         "qpn %u: the doorbell record at 0x%" PRIx64
+                         " is not RAM any more",
+                         qp->qpn, qp->dbrec_addr);
         qp->rq_broken = true;
         return false;
     }
     if (!pi_valid(pi, qp->rq_ci, qp->rq_ci, qp->rq_depth)) {
-        rnic_guest_error(qp->dev, "qpn %u: RQ producer index %u is out of "
-                         "range: %u taken, depth %u", qp->qpn, pi, qp->rq_ci,
-                         qp->rq_depth);
+        rnic_guest_error(qp->dev,
+                         "qpn %u: RQ producer index %u is out of "
+                         "range: %u taken, depth %u",
+                         qp->qpn, pi, qp->rq_ci, qp->rq_depth);
         qp->rq_broken = true;
         return false;
     }
     qp->rq_pi = pi;
     return true;
+}
+
+bool rnic_sq_moved(struct rnic_qp *qp, uint32_t *pi)
+{
+    return !rnic_dma_load32(
+               qp->dev, qp->dbrec_addr + offsetof(struct rnic_qp_dbrec, sq_pi),
+               pi) ||
+           *pi != qp->sq_pi;
 }
 
 bool rnic_sq_arm(struct rnic_qp *qp)
@@ -99,11 +112,13 @@ bool rnic_sq_arm(struct rnic_qp *qp)
         return false;
     }
     sq->event = qp->sq_pi;
-    if (!rnic_dma_store32(qp->dev, qp->status_addr +
-                          offsetof(struct rnic_qp_status, sq_event),
+    if (!rnic_dma_store32(qp->dev,
+                          qp->status_addr +
+                              offsetof(struct rnic_qp_status, sq_event),
                           sq->event)) {
-        rnic_guest_error(qp->dev, "qpn %u: the status at 0x%" PRIx64
-                         " is not RAM any more", qp->qpn, qp->status_addr);
+        rnic_guest_error(
+            qp->dev, "qpn %u: the status at 0x%" PRIx64 " is not RAM any more",
+            qp->qpn, qp->status_addr);
         rnic_fault_local(qp, RNIC_EV_QP_FATAL);
         return false;
     }
@@ -217,15 +232,19 @@ static void send_wr_trace(struct rnic_qp *qp, const struct rnic_send_wr *wr)
 {
     g_autofree char *remote = NULL;
 
+    if (!qp->dev->ops->trace_enabled(qp->dev->opaque, RNIC_TRACE_wqe)) {
+        return;
+    }
     if (wr->opcode == RNIC_WR_WRITE || wr->opcode == RNIC_WR_READ ||
         wr->opcode == RNIC_WR_READ_INV) {
         remote = g_strdup_printf(" remote STag 0x%08x TO 0x%" PRIx64,
                                  wr->remote_stag, wr->remote_to);
     }
-    rnic_trace(qp->dev, wqe, "qpn %u SQ %u wr_id 0x%" PRIx64 " %s %" PRIu64
-               " octets, %u SGEs%s%s%s%s%s", qp->qpn, wr->index, wr->wr_id,
-               rnic_wr_opcode_str(wr->opcode), wr->length, wr->num_sge,
-               remote ? remote : "",
+    rnic_trace(qp->dev, wqe,
+               "qpn %u SQ %u wr_id 0x%" PRIx64 " %s %" PRIu64
+               " octets, %u SGEs%s%s%s%s%s",
+               qp->qpn, wr->index, wr->wr_id, rnic_wr_opcode_str(wr->opcode),
+               wr->length, wr->num_sge, remote ? remote : "",
                wr->flags & RNIC_WQE_SIGNALED ? " signalled" : "",
                wr->flags & RNIC_WQE_SOLICITED ? " solicited" : "",
                wr->flags & RNIC_WQE_FENCE ? " fence" : "",
@@ -262,7 +281,8 @@ enum rnic_wq_result rnic_sq_fetch(struct rnic_qp *qp, struct rnic_send_wr *wr,
 
     if (!rnic_buf_read(qp->dev, &qp->buf,
                        ring_offset(qp->sq_offset, qp->sq_stride, qp->sq_depth,
-                                   sq->fetched), &raw, qp->sq_stride)) {
+                                   sq->fetched),
+                       &raw, qp->sq_stride)) {
         rnic_guest_error(qp->dev, "qpn %u: SQ entry %u is not RAM any more",
                          qp->qpn, sq->fetched);
         qp->sq_broken = true;
@@ -274,9 +294,10 @@ enum rnic_wq_result rnic_sq_fetch(struct rnic_qp *qp, struct rnic_send_wr *wr,
     wr->error = wrong ? RNIC_WC_LOC_QP_OP_ERR : RNIC_WC_SUCCESS;
     send_wr_trace(qp, wr);
     if (wrong) {
-        rnic_guest_error(qp->dev, "qpn %u: SQ entry %u (%s, wr_id 0x%" PRIx64
-                         ") has %s", qp->qpn, wr->index,
-                         rnic_wr_opcode_str(wr->opcode), wr->wr_id, wrong);
+        rnic_guest_error(qp->dev,
+                         "qpn %u: SQ entry %u (%s, wr_id 0x%" PRIx64 ") has %s",
+                         qp->qpn, wr->index, rnic_wr_opcode_str(wr->opcode),
+                         wr->wr_id, wrong);
     }
 
     rec = &sq->recs[(sq->rec_head + sq->rec_count++) & (sq->rec_size - 1)];
@@ -285,8 +306,8 @@ enum rnic_wq_result rnic_sq_fetch(struct rnic_qp *qp, struct rnic_send_wr *wr,
         .index = wr->index,
         .inv_stag = wr->inv_stag,
         .opcode = wr->opcode,
-        .signalled = (wr->flags & RNIC_WQE_SIGNALED) ||
-                     (qp->flags & RNIC_QP_SIG_ALL),
+        .signalled =
+            (wr->flags & RNIC_WQE_SIGNALED) || (qp->flags & RNIC_QP_SIG_ALL),
     };
     *recp = rec;
     return RNIC_WQ_TAKEN;
@@ -316,11 +337,11 @@ enum rnic_wq_result rnic_rq_take(struct rnic_qp *qp, struct rnic_recv_wr *wr)
                 return RNIC_WQ_EMPTY;
             }
         }
-        if (!rnic_buf_read(qp->dev, &qp->buf,
-                           ring_offset(qp->rq_offset, stride, qp->rq_depth,
-                                       qp->rq_ci), &raw, stride)) {
-            rnic_guest_error(qp->dev,
-                             "qpn %u: RQ entry %u is not RAM any more",
+        if (!rnic_buf_read(
+                qp->dev, &qp->buf,
+                ring_offset(qp->rq_offset, stride, qp->rq_depth, qp->rq_ci),
+                &raw, stride)) {
+            rnic_guest_error(qp->dev, "qpn %u: RQ entry %u is not RAM any more",
                              qp->qpn, qp->rq_ci);
             qp->rq_broken = true;
             rnic_fault_local(qp, RNIC_EV_QP_FATAL);
@@ -334,17 +355,19 @@ enum rnic_wq_result rnic_rq_take(struct rnic_qp *qp, struct rnic_recv_wr *wr)
     wr->num_sge = raw.wqe.num_sge;
     if (wr->num_sge > RNIC_MAX_SGE ||
         wr->num_sge > RNIC_RQ_STRIDE_SGES(stride)) {
-        rnic_guest_error(qp->dev, "qpn %u: RQ entry %u (wr_id 0x%" PRIx64
-                         ") has more SGEs than the stride holds", qp->qpn,
-                         wr->index, wr->wr_id);
+        rnic_guest_error(qp->dev,
+                         "qpn %u: RQ entry %u (wr_id 0x%" PRIx64
+                         ") has more SGEs than the stride holds",
+                         qp->qpn, wr->index, wr->wr_id);
         wr->num_sge = 0;
         wr->error = RNIC_WC_LOC_QP_OP_ERR;
     }
     wr->length = sges_copy(wr->sge, raw.wqe.sge, wr->num_sge);
-    rnic_trace(qp->dev, wqe, "qpn %u %s %u wr_id 0x%" PRIx64
-               " RECV %" PRIu64 " octets, %u SGEs", qp->qpn,
-               qp->srq ? "SRQ" : "RQ", wr->index, wr->wr_id, wr->length,
-               wr->num_sge);
+    rnic_trace(qp->dev, wqe,
+               "qpn %u %s %u wr_id 0x%" PRIx64 " RECV %" PRIu64
+               " octets, %u SGEs",
+               qp->qpn, qp->srq ? "SRQ" : "RQ", wr->index, wr->wr_id,
+               wr->length, wr->num_sge);
     return RNIC_WQ_TAKEN;
 }
 
@@ -454,8 +477,9 @@ static void sq_flush(struct rnic_qp *qp)
         sq->rec_head = (sq->rec_head + 1) & (sq->rec_size - 1);
         sq->rec_count--;
         qp->sq_ci = rec->index + 1;
-        sq_rec_post(qp, rec, rec->status != RNIC_WC_SUCCESS
-                             ? rec->status : RNIC_WC_WR_FLUSH_ERR);
+        sq_rec_post(qp, rec,
+                    rec->status != RNIC_WC_SUCCESS ? rec->status
+                                                   : RNIC_WC_WR_FLUSH_ERR);
     }
 
     /* A bad index keeps what was valid before it */
@@ -468,9 +492,10 @@ static void sq_flush(struct rnic_qp *qp)
                            ring_offset(qp->sq_offset, qp->sq_stride,
                                        qp->sq_depth, qp->sq_ci),
                            &wqe, sizeof(wqe))) {
-            rnic_guest_error(qp->dev, "qpn %u: SQ entry %u is not RAM any "
-                             "more, the SQ is not flushed further", qp->qpn,
-                             qp->sq_ci);
+            rnic_guest_error(qp->dev,
+                             "qpn %u: SQ entry %u is not RAM any "
+                             "more, the SQ is not flushed further",
+                             qp->qpn, qp->sq_ci);
             qp->sq_broken = true;
             qp->sq_pi = qp->sq_ci;
             break;
@@ -497,9 +522,10 @@ static void rq_flush(struct rnic_qp *qp)
                            ring_offset(qp->rq_offset, qp->rq_stride,
                                        qp->rq_depth, qp->rq_ci),
                            &wqe, sizeof(wqe))) {
-            rnic_guest_error(qp->dev, "qpn %u: RQ entry %u is not RAM any "
-                             "more, the RQ is not flushed further", qp->qpn,
-                             qp->rq_ci);
+            rnic_guest_error(qp->dev,
+                             "qpn %u: RQ entry %u is not RAM any "
+                             "more, the RQ is not flushed further",
+                             qp->qpn, qp->rq_ci);
             qp->rq_broken = true;
             qp->rq_pi = qp->rq_ci;
             break;

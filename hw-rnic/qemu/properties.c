@@ -153,6 +153,8 @@ static RNIC_PROPERTY rnic_properties[] = {
                 uint32_t),
     DEFINE_PROP("max-connections", RnicState, config.max_connections,
                 qdev_prop_uint32, uint32_t),
+    DEFINE_PROP("sq-scan-ms", RnicState, config.sq_scan_ms, qdev_prop_uint32,
+                uint32_t),
     DEFINE_PROP_STRING("pcap", RnicState, pcap),
     DEFINE_PROP("pcap-max", RnicState, config.pcap_max, qdev_prop_size,
                 uint64_t),
@@ -192,6 +194,8 @@ static const struct {
     { "fpdu-max", "largest ULPDU in octets, 128..64768; 0: 64768 in a loopback "
                   "fabric, else what the path's MSS gives" },
     { "max-connections", "most connections at a time; 0: no limit" },
+    { "sq-scan-ms", "look for posted sends without a doorbell every so many "
+                    "milliseconds; 0: never" },
     { "pcap", "file for a capture of all connections, with guest addresses" },
     { "pcap-max", "largest size of that file" },
     { "vectors", "MSI-X vectors, 2..64: one for events, the others for "
@@ -239,6 +243,7 @@ static void set_defaults(ObjectClass *oc)
     default_number(oc, "mpa-timeout-ms", c.mpa_timeout_ms);
     default_number(oc, "fpdu-max", c.fpdu_max);
     default_number(oc, "max-connections", c.max_connections);
+    default_number(oc, "sq-scan-ms", c.sq_scan_ms);
     default_number(oc, "pcap-max", c.pcap_max);
     default_number(oc, "vectors", c.vectors);
     default_bool(oc, "ioeventfd", true);

@@ -145,6 +145,10 @@ struct rnic_resp_query_srq {
 #define RNIC_QP_KERNEL          (1u << 0)   /* may use RNIC_STAG_LOCAL_DMA,
                                              * REG_MR; context 0 only */
 #define RNIC_QP_SIG_ALL         (1u << 1)   /* every WQE is signalled */
+#define RNIC_QP_ERROR_PRE_RTS   (1u << 2)   /* sq_pi that moves before RTS is an
+                                             * error: the QP and its connection
+                                             * fail. Else what is posted waits.
+                                             * Needs RNIC_CAP_ERROR_PRE_RTS */
 
 struct rnic_cmd_create_qp {
     __le32 qpn;

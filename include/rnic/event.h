@@ -87,6 +87,8 @@ enum rnic_cm_status {
     RNIC_CM_ADDR_IN_USE = 7,
     RNIC_CM_LOCAL_ERROR = 8,    /* resources of the host */
     RNIC_CM_ADDR_GONE = 9,      /* local address removed or link down */
+    RNIC_CM_EARLY_SEND = 10,    /* RNIC_QP_ERROR_PRE_RTS, and sends were
+                                 * posted before RTS */
 };
 
 #define RNIC_PDATA_MAX          512

@@ -115,6 +115,7 @@ enum rnic_dev_error {
 #define RNIC_CAP_SRQ            (1ull << 2)
 #define RNIC_CAP_FENCE_PRE_RTS  (1ull << 3) /* WQEs posted before RTS wait */
 #define RNIC_CAP_P2P            (1ull << 4) /* MPA peer-to-peer mode */
+#define RNIC_CAP_ERROR_PRE_RTS  (1ull << 5) /* RNIC_QP_ERROR_PRE_RTS */
 
 /*
  * Doorbell pages. A 32-bit write of any value at RNIC_DB_KICK makes the device

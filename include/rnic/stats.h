@@ -39,7 +39,9 @@
     X(accepts, "connections established as responder")                      \
     X(connects_failed, "connection attempts that failed")                   \
     X(rejects, "connection requests rejected")                              \
-    X(conn_refused_policy, "connections refused by the host's policy")
+    X(conn_refused_policy, "connections refused by the host's policy")      \
+    X(scan_finds, "producer indices that the background scan found moved")  \
+    X(early_sends, "QPs that failed for sends posted before RTS")
 
 enum rnic_stat {
 #define RNIC_STAT_ENUM(name, description) RNIC_STAT_##name,

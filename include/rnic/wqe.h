@@ -99,11 +99,35 @@ _Static_assert(sizeof(struct rnic_rq_wqe) == 16, "rnic_rq_wqe");
  * consumer, only read by the device. The device reads rq_pi when it needs a
  * receive, so posting receives rings nothing, except in RNIC_QPS_ERROR.
  * An SRQ has one too, with rq_pi only.
+ *
+ * sq_held is not for the device, which never reads it: it is how a consumer
+ * and its driver hold sends back until the connection is established, without
+ * the device's help. The consumer posts so, one poster at a time:
+ *
+ *   write the WQEs, new index n
+ *   if state is RNIC_QPS_IDLE:
+ *       sq_held = n (release); full barrier
+ *       if state still is RNIC_QPS_IDLE: done
+ *   sq_pi = n (release); full barrier; ring by the rule of rnic_qp_status,
+ *   with the index that this consumer itself last wrote to sq_pi as old
+ *
+ * The driver, when it learns that the QP left RNIC_QPS_IDLE, and before it
+ * tells anybody:
+ *
+ *   full barrier; h = sq_held, read once
+ *   while 0 < h - sq_pi <= depth: compare and exchange sq_pi with h
+ *   full barrier; ring, if h is not 0
+ *
+ * The device publishes the state, then a full barrier, then the event that
+ * the driver learns it from. So either the driver finds the index in sq_held,
+ * or the consumer sees the new state and publishes it itself; if both do, the
+ * consumer's is not lower, and the driver's exchange cannot move it back.
  */
 struct rnic_qp_dbrec {
     __le32 sq_pi;
     __le32 rq_pi;
-    __u8 rsvd[56];
+    __le32 sq_held;
+    __u8 rsvd[52];
 };
 _Static_assert(sizeof(struct rnic_qp_dbrec) == 64, "rnic_qp_dbrec");
 

@@ -10,7 +10,20 @@
 
 #include <linux/types.h>
 
+/*
+ * Fields are only added, at the end of a structure: a shorter one from an
+ * older side is valid, and what it lacks counts as 0. The version changes when
+ * that is not enough.
+ */
 #define RNIC_ABI_VERSION 1
+
+/* What becomes of sends that are posted before RTS */
+enum rnic_sq_policy {
+    RNIC_SQ_FENCE = 0,              /* published; the device lets them wait */
+    RNIC_SQ_ERROR = 1,              /* posting them is an error: ENOTCONN */
+    RNIC_SQ_HELD = 2,               /* held back from the device by way of
+                                     * rnic_qp_dbrec.sq_held */
+};
 
 struct rnic_alloc_ucontext_resp {
     __aligned_u64 db_offset;        /* of the doorbell page */
@@ -20,6 +33,8 @@ struct rnic_alloc_ucontext_resp {
     __u32 max_qp;                   /* QPNs are below */
     __u32 max_inline;
     __u32 max_sge;
+    __u32 sq_policy;                /* enum rnic_sq_policy, of this context */
+    __u32 rsvd;
 };
 
 struct rnic_alloc_pd_resp {

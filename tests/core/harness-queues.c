@@ -283,16 +283,22 @@ static void write_send(struct th_qp *qp, const struct th_wr *wr)
     }
 }
 
-void th_post_send_quiet(struct th_qp *qp, const struct th_wr *wr,
-                        unsigned count)
+void th_write_send(struct th_qp *qp, const struct th_wr *wr, unsigned count)
 {
-    struct rnic_qp_dbrec *dbrec = th_ptr(qp->guest, qp->dbrec);
     unsigned i;
 
     for (i = 0; i < count; i++) {
         write_send(qp, &wr[i]);
         qp->sq_pi++;
     }
+}
+
+void th_post_send_quiet(struct th_qp *qp, const struct th_wr *wr,
+                        unsigned count)
+{
+    struct rnic_qp_dbrec *dbrec = th_ptr(qp->guest, qp->dbrec);
+
+    th_write_send(qp, wr, count);
     publish(&dbrec->sq_pi, qp->sq_pi);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }

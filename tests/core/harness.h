@@ -253,6 +253,8 @@ struct th_wr {
     uint32_t inv_stag;
     struct rnic_reg_wqe reg;    /* RNIC_WR_REG_MR: all but the common fields */
 };
+/* Writes WQEs and publishes nothing */
+void th_write_send(struct th_qp *qp, const struct th_wr *wr, unsigned count);
 /* Writes WQEs, publishes the index once, rings if the rules say so */
 void th_post_send(struct th_qp *qp, const struct th_wr *wr, unsigned count);
 /* Writes and publishes without ringing; th_ring() does that */

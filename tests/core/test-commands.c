@@ -484,7 +484,7 @@ static void test_queue_pairs(void)
         BAD(create_qp.srqn, 2, BAD_ID),
         BAD(create_qp.srqn, 0xffffffff, BAD_ID),
         BAD(create_qp.srqn, 1, BAD_PARAM),      /* and an RQ */
-        BAD(create_qp.flags, 4, BAD_PARAM),
+        BAD(create_qp.flags, 8, BAD_PARAM),
         BAD(create_qp.flags, 0x80000000, BAD_PARAM),
         BAD(create_qp.sq_stride, 0, BAD_PARAM),
         BAD(create_qp.sq_stride, 32, BAD_PARAM),
