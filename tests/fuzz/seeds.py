@@ -1,0 +1,305 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Writes the seeds of a fuzz target into a folder: seeds.py TARGET FOLDER
+
+Each is a list of steps as the target reads them (see its source): enough for
+a mutation to start behind what takes many right octets at once.
+"""
+
+import itertools
+import os
+import struct
+import sys
+
+
+def u8(*values):
+    return bytes(v & 0xFF for v in values)
+
+
+def u16(value):
+    return struct.pack("<H", value)
+
+
+def u32(value):
+    return struct.pack("<I", value)
+
+
+def u64(value):
+    return struct.pack("<Q", value & (1 << 64) - 1)
+
+
+# ---- fuzz-stream.c ----
+
+RUN, DEAF, LEAVE = u8(10), u8(16), u8(18, 0)
+
+
+def recv(length):
+    return u8(12) + u16(length)
+
+
+def post(what, length=0, stag=None, flags=0):
+    """0 SEND, 1 SEND_INV, 2 WRITE, 3 READ, 5 LOCAL_INV"""
+    return u8(14, what + flags) + u16(length) + (u8(stag) if stag else b"")
+
+
+def write(region, offset, length, last=True):
+    return u8(1, 2 + (0 if last else 16), region) + u16(offset) + u16(length)
+
+
+def response(offset, length, last=True):
+    return (u8(3, 2 + (0 if last else 16), 0) + u16(offset) + u16(length))
+
+
+def send(length, mo=0, last=True, kind=0, stag=0):
+    out = u8(5, 2 + (0 if last else 16), kind) + u16(length) + u8(mo)
+    return out + (u8(stag) if kind in (1, 3) else b"")
+
+
+def read_request(region, size, offset=0):
+    return u8(8, 0, region) + u16(size) + u8(offset)
+
+
+def terminate(err):
+    return u8(9, 1, err) + bytes(46)
+
+
+def stream_seeds():
+    talk = [
+        send(50) + send(20, last=False) + send(30, mo=20) + RUN,
+        send(10, kind=1, stag=5) + send(10, kind=2) + RUN + write(5, 0, 1),
+        write(0, 0, 3000) + write(1, 8990, 10) + write(0, 0, 0) + RUN,
+        write(0, 100, 30000, last=False) + write(0, 30100, 9000) + RUN,
+        read_request(2, 5000) + read_request(0, 40000) + RUN + RUN,
+        read_request(0, 0) + read_request(4, 10) + RUN,
+        post(3, 200) + post(3, 0) + RUN + response(0, 200) + response(0, 0) +
+        RUN + post(3, 300) + RUN + response(0, 100, last=False) +
+        response(100, 200) + RUN,
+        post(0, 100) + post(1, 0) + post(2, 39000) + post(5, 0, 5) +
+        post(0, 5, flags=0x40) + post(0, 5, flags=0x80) + RUN + RUN,
+        terminate(10) + RUN,
+        post(0, 30000) + DEAF + RUN + u8(19, 0) + DEAF + RUN + u8(20, 13),
+        post(2, 30000) + DEAF + post(2, 39999) * 12 + RUN + u8(19, 1) +
+        u8(20, 13) + RUN + DEAF + RUN,
+        write(0, 0, 60000)[:9] + u8(17, 0) + RUN,
+        u8(21, 3) + u16(7) + send(60) + post(0, 600) + RUN + RUN,
+        send(10) * 3 + u8(18, 1) + RUN + RUN,
+        send(70) + LEAVE + RUN + recv(10) + post(0, 1),
+    ]
+    # gate off, markers, initiator, CRC, SRQ and kernel in some mixtures
+    for i, steps in enumerate(talk):
+        for first, second in itertools.product((0xE1, 0xE9, 0xF5),
+                                               (0x00, 0x01, 0x02, 0x07)):
+            yield u8(first) + u8(second, 4, 4) + recv(400) * 2 + steps
+    yield u8(0xE0) + u8(0x20, 2, 2) + write(0, 0, 0) + post(0, 9) + RUN
+    yield u8(0xE0) + u8(0x21, 2, 2) + RUN + post(0, 9) + RUN
+    yield u8(0xE0) + u8(0x41, 2, 2) + RUN + response(0, 0) + RUN
+    yield u8(0xE3, 0) + u8(0x05, 2, 2) + post(0, 4000) + RUN + RUN
+
+
+# ---- fuzz-mpa.c ----
+
+def frame(which, reply=False, rev=1, bits=0, more=0):
+    return u8(6, which, (1 if reply else 0) | (2 if rev == 2 else 0) | bits,
+              more)
+
+
+def mpa_seeds():
+    run, listen = u8(0, 0), u8(2, 0, 0x14)
+    peer_in, peer_out = u8(3, 0), u8(5, 0)
+    accept = u8(12, 0, 0x05, 0)
+    reject = u8(12, 0, 0x40, 0)
+    connect, connect_self = u8(4, 1, 0x05), u8(4, 1, 0x15)
+    rtr, leave, destroy = u8(10, 0), u8(11, 0), u8(15, 0)
+    timeout = u8(18, 24)
+    for config in (0x00, 0x81, 0x82, 0xB8, 0x98, 0xA9, 0x40, 0xBA):
+        head = u8(config) + listen
+        for request in (frame(0), frame(0, bits=8), frame(0, bits=4),
+                        frame(0, rev=2), frame(0, rev=2, more=0x0F),
+                        frame(0, rev=2, more=0x0B), frame(0, more=0x40) +
+                        u16(7), frame(0, bits=0x40) + u16(300)):
+            got = head + peer_in + run + request + run
+            yield got + accept + run + rtr + run + leave + run
+            yield got + accept + run + u8(14, 0, 0) + run + timeout + run
+            yield got + reject + run
+        got = head + peer_in + run + frame(0, rev=2, more=0x0F) + run
+        yield got + leave + run + accept
+        yield got + accept + timeout + run
+        yield got + accept + u8(17, 0) + run + u8(17, 1)
+        yield got + accept + destroy + run
+        yield got + listen + accept + run
+        yield head + peer_in + run + timeout + run
+        out = u8(config) + connect + run + peer_out
+        for reply in (frame(0, True), frame(0, True, bits=16),
+                      frame(0, True, 2, more=0x07), frame(0, True, 2, more=0x0B),
+                      frame(0, True, 2, more=0x01), frame(0, True, 2),
+                      frame(0, True, 2, bits=16), frame(0, True, bits=0x48) +
+                      u16(100)):
+            yield out + reply + run + leave + run
+            yield out + reply + run + u8(14, 1, 2) + run
+        yield out + timeout + run
+        yield out + u8(16, 0) + run + u8(16, 1)
+        yield out + u8(15, 1) + run
+        yield head + connect_self + run + accept + run + run + u8(14, 1, 0)
+        yield head + connect_self + run + reject + run
+    yield u8(0) + listen + u8(19, 1, 4) + peer_in + run
+
+
+# ---- fuzz-wqe.c ----
+
+def sge(which, length):
+    return u8(which, length)
+
+
+def wqe(side, index, opcode, flags=1, sges=(), regions=0):
+    which = side | index << 1 | flags << 4
+    head = u8(0, which, 0)
+    for bits in range(256):
+        if bits % 7 == opcode and bits >> 3 & 3 == regions & 3 and \
+                bits >> 5 & 3 == regions & 3:
+            head = u8(0, which, bits)
+            break
+    if opcode == 6:
+        return head + u8(0)
+    if opcode == 5:
+        return head + u8(0)
+    head += u16(0)
+    if flags & 8:
+        return head + u16(20) + u8(0)
+    return head + u8(len(sges)) + b"".join(sges) + u8(0)
+
+
+def rqe(side, index, sges):
+    return u8(3, side | index << 1, len(sges)) + b"".join(sges) + u8(0)
+
+
+def pub(side, count, rq=False, ring=True):
+    return u8(5, side | (2 if rq else 0) | count << 2 | (64 if ring else 0))
+
+
+def wqe_seeds():
+    rest, take = u8(15), u8(10, 0) + u8(10, 1)
+    for bits, link in itertools.product((0x04, 0x00, 0x0D, 0x06),
+                                        (0x18, 0x19, 0x1A, 0x1D)):
+        for srq in (0, 1):
+            head = u8(bits, srq, 0x45, 0x86, link)
+            receives = rqe(1, 0, [sge(1, 200)]) + rqe(1, 1, [sge(0, 9)]) + \
+                rqe(1, 2, [sge(0, 99), sge(1, 80)]) + pub(1, 3, rq=True)
+            yield head + receives + wqe(0, 0, 0, 1, [sge(0, 100)]) + \
+                wqe(0, 1, 2, 1, [sge(2, 30)]) + wqe(0, 2, 0, 9) + \
+                pub(0, 3) + rest + take + rest
+            yield head + wqe(0, 0, 3, 1, [sge(1, 50), sge(0, 20)]) + \
+                wqe(0, 1, 2, 5, [sge(0, 20)]) + pub(0, 2) + rest + take
+            yield head + wqe(0, 0, 6) + wqe(0, 1, 5, 1, regions=3) + \
+                wqe(0, 2, 6) + pub(0, 3) + rest + take
+            yield head + wqe(0, 0, 4, 1, [sge(1, 20)], 1) + pub(0, 1) + rest
+            yield head + receives + wqe(0, 0, 1, 1, [sge(0, 9)], 0) + \
+                pub(0, 1) + rest + u8(12, 0x00) + rest
+            yield head + receives + wqe(0, 0, 0, 1, [sge(0, 200)]) * 2 + \
+                pub(0, 7) + rest + rest + u8(12, 4) + rest
+            yield head + receives + u8(11, 0x60, 3) + u32(64) + u64(-1) + \
+                wqe(0, 0, 0, 1, [sge(0, 9)]) + pub(0, 1) + rest
+            yield head + take + u8(12, 2, 4) + u16(50) + receives + \
+                wqe(0, 0, 0, 1, [sge(0, 9)]) + pub(0, 1) + rest + u8(13, 20) + \
+                rest
+            yield head + pub(0, 7) + u8(5, 0xC0) + u32(0x7FFFFFFF) + rest
+
+
+# ---- fuzz-admin.c ----
+
+def command(opcode, ident=0, bits=0, more=b""):
+    return u8(13, opcode, ident, bits) + more + u8(0, 1)
+
+
+def desc(levels, at=64):
+    return u8(levels) + (u16(at) if levels == 0 else b"")
+
+
+def admin_seeds():
+    every = b"".join([
+        command(1, 1, 0), command(3, 2, 4, desc(0, 0x100)),
+        command(5, 2, 4, desc(0, 0x200)), command(7, 1, 2, desc(0, 0x300)),
+        command(8, 1, 1), command(9, 1), command(27, 0, 4, u16(9)),
+        command(11, 3, 2, desc(0, 0x400)), command(12, 0, 2), command(13, 0),
+        command(15, 2, 7, u16(4096) + desc(0, 0x500)), command(15, 2, 8),
+        command(16, 2, 3), command(17, 0), command(17, 1), command(17, 2),
+        command(18, 0, 64, u8(1)), command(19, 0, 0, u8(1)),
+        command(20, 0, 0), command(20, 0, 1),
+        command(26, 0, 60, u16(0x600)), command(26, 1, 60, u16(0x600)),
+    ])
+    ends = b"".join([command(14, n) for n in range(3)] +
+                    [command(10, 0), command(6, 0), command(6, 1),
+                     command(22, 0), command(4, 1), command(4, 0),
+                     command(2, 0)])
+    yield u8(0) + every + ends
+    yield u8(4) + every + u8(1, 7) + every
+    yield u8(0x10) + every
+    yield u8(0x08) + u8(1, 0) + every
+    # Page lists of one to three levels
+    for levels in (1, 2, 3):
+        tables = b"".join(u8(3, 8 | n << 4 | (n - 1 if n else 3), 0)
+                          for n in range(1, 4))
+        pages = b"".join(u8(3, 0, n, 20 + n) for n in range(4))
+        yield u8(0) + tables + pages + \
+            command(15, 1, 7, u16(9000) + u8(levels | (levels - 1) << 2)) + \
+            command(5, 2, 4, u8(levels | (levels - 1) << 2))
+    # Connections: to itself, to elsewhere, from elsewhere
+    answer = u8(13, 24, 5, 0) + u16(9) + u8(0, 1)
+    connect = u8(13, 23, 0, 1) + u8(0, 0) + u16(9) + u8(0, 1)
+    away = u8(13, 23, 1, 1) + u8(0, 1) + u16(9) + u8(0, 1)
+    yield u8(0) + connect + u8(11) + answer + u8(11) + ends
+    yield u8(0) + away + u8(8, 1) + u8(11) + u8(7, 25) + ends
+    yield u8(0) + u8(8, 2) + u8(11) + answer + u8(11) + command(20) + ends
+    yield u8(0) + u8(8, 2) + u8(11) + u8(9, 1) + answer + u8(9, 0) + u8(11)
+    yield u8(1) + connect + away + u8(11)
+    # Memory that goes, and that changes
+    for page in (0, 1, 2, 10, 11, 15, 27, 30):
+        yield u8(0) + u8(4, page) + every
+        yield u8(0) + u8(5, 0x80, 3) + u32(page * 4096) + every
+        yield u8(0) + u8(5, 0x60, 2) + u32(page * 4096) + u64(-1) + every
+    yield u8(0) + u8(0, 0, 4) + u8(0, 4, 4, 1) + u8(0, 6, 0x44, 9, 8)
+    yield u8(0) + u8(6, 0, 255) + u8(2, 0, 200) + bytes(200) + u8(11)
+    yield u8(0) + u8(10, 1, 4) + connect + u8(10, 2, 4) + away + u8(11)
+
+
+# ---- fuzz-wire.c ----
+
+def wire_seeds():
+    request, reply = b"MPA ID Req Frame", b"MPA ID Rep Frame"
+    for flags, rev, pd in itertools.product(
+            (0x00, 0x40, 0x50, 0xD0, 0x70), (1, 2),
+            (b"", b"\x80\x01\xc0\x01", b"\x3f\xff\x3f\xff" + bytes(100))):
+        tail = u8(flags, rev) + struct.pack(">H", len(pd)) + pd
+        yield u8(0, 0) + request + tail + u8(0x1F, 4, 4)
+        yield u8(0, 1) + reply + tail + u8(0x3F, 4, 4)
+    for opcode in range(12):
+        for tagged in (0xC1, 0x41):
+            ulpdu = u8(tagged, 0x40 | opcode) + bytes(68)
+            for qn in range(4):
+                ulpdu = ulpdu[:6] + struct.pack(">III", qn, 1, 0) + ulpdu[18:]
+                for length in (14, 18, 22, 26, 30, 46, 70, 100):
+                    yield u8(1, 1) + u16(length) + ulpdu + bytes(40)
+                    yield u8(2) + ulpdu[:length]
+    for pos, length in ((0, 100), (508, 1000), (512, 64768), (1000, 14)):
+        yield u8(4) + u64(pos) + u16(length) + u8(1) + bytes(64)
+        yield u8(3) + struct.pack(">H", length & 0x3FF) + bytes(1100)
+
+
+SEEDS = {
+    "admin": admin_seeds,
+    "mpa": mpa_seeds,
+    "stream": stream_seeds,
+    "wire": wire_seeds,
+    "wqe": wqe_seeds,
+}
+
+
+def main():
+    target, folder = sys.argv[1:]
+    os.makedirs(folder, exist_ok=True)
+    for i, seed in enumerate(SEEDS[target]()):
+        with open(os.path.join(folder, f"seed-{i:04}"), "wb") as f:
+            f.write(seed)
+
+
+if __name__ == "__main__":
+    main()
