@@ -87,6 +87,7 @@ struct rnic_eq {
 /* A doorbell page with its bitmap: the kernel's or a process's */
 struct rnic_uctx {
 	u32 id;
+	enum rnic_sq_policy sq_policy;
 	struct rnic_dbmap *dbmap;
 	struct page *dbmap_page;
 	dma_addr_t dbmap_dma;
@@ -175,11 +176,16 @@ struct rnic_qp {
 	struct ib_umem *umem;
 	struct rnic_mem mem;
 	struct rnic_qp_dbrec *dbrec;
+	struct page *dbrec_page;	/* of a user QP's dbrec, in umem */
+	u32 dbrec_in_page;
 	struct rnic_wq sq, rq;
+	u32 sq_published;		/* sq.lock: last written to sq_pi */
 	struct ib_qp_cap cap;
 	bool sig_all;
 	int access;
-	enum ib_qp_state idle_state;	/* what the verbs call IDLE: INIT, RTR */
+	enum ib_qp_state idle_state;	/* what the verbs call IDLE: INIT, RTR,
+					 * and RESET if it was asked for
+					 */
 
 	spinlock_t conn_lock;		/* conn_state, cm_id */
 	enum rnic_conn_state conn_state;
@@ -196,8 +202,9 @@ struct rnic_dev {
 	struct pci_dev *pdev;
 	struct net_device *ndev;
 	void __iomem *regs;
-	void __iomem *db;		/* the kernel's doorbell page */
+	void __iomem *db;		/* the doorbell pages of all contexts */
 	u64 caps;
+	enum rnic_sq_policy sq_policy;
 	struct rnic_limits limits;
 	unsigned long flags;
 	struct completion quiesced;
@@ -388,6 +395,11 @@ int rnic_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		   const struct ib_send_wr **bad_wr);
 int rnic_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		   const struct ib_recv_wr **bad_wr);
+/*
+ * Policy held: gives the device what was posted before RTS, of a kernel or a
+ * user QP. After the QP left RNIC_QPS_IDLE, before anybody is told. May sleep.
+ */
+void rnic_sq_release(struct rnic_dev *rdev, struct rnic_qp *qp);
 int rnic_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		       const struct ib_recv_wr **bad_wr);
 static inline void *rnic_wqe(struct rnic_wq *wq, u32 index)

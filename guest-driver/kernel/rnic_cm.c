@@ -133,6 +133,8 @@ static int cm_errno(u16 status)
 		return -ENOMEM;
 	case RNIC_CM_ADDR_GONE:
 		return -EADDRNOTAVAIL;
+	case RNIC_CM_EARLY_SEND:
+		return -ENOTCONN;
 	case RNIC_CM_PROTOCOL:
 	default:
 		return -EPROTO;
@@ -575,9 +577,11 @@ void rnic_cm_event(struct rnic_dev *rdev, const struct rnic_aeqe *aeqe)
 		return;
 	switch (type) {
 	case RNIC_EV_CONNECT_REPLY:
+		rnic_sq_release(rdev, qp);
 		raise_reply(rdev, qp, aeqe);
 		break;
 	case RNIC_EV_ESTABLISHED:
+		rnic_sq_release(rdev, qp);
 		raise_established(rdev, qp, aeqe);
 		break;
 	case RNIC_EV_DISCONNECT:

@@ -81,6 +81,9 @@ static void qp_event(struct rnic_dev *rdev, u32 qpn, enum ib_event_type type,
 			  qpn,
 			  term & RNIC_TERM_REMOTE ? "from the peer" : "sent",
 			  (term >> 16) & 0xff, (term >> 8) & 0xff, term & 0xff);
+	/* For whoever left IDLE by going around the policy */
+	if (type == IB_EVENT_QP_FATAL)
+		rnic_sq_release(rdev, qp);
 	event.element.qp = &qp->ibqp;
 	if (qp->ibqp.event_handler)
 		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);

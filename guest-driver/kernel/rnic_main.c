@@ -12,6 +12,37 @@
 MODULE_DESCRIPTION("rnic iWARP RDMA adapter");
 MODULE_LICENSE("Dual BSD/GPL");
 
+static const char *const sq_policy_names[] = {
+	[RNIC_SQ_FENCE] = "fence",
+	[RNIC_SQ_ERROR] = "error",
+	[RNIC_SQ_HELD] = "held",
+};
+
+static unsigned int sq_policy = RNIC_SQ_FENCE;
+
+static int sq_policy_set(const char *value, const struct kernel_param *param)
+{
+	int i = sysfs_match_string(sq_policy_names, value);
+
+	if (i < 0)
+		return i;
+	sq_policy = i;
+	return 0;
+}
+
+static int sq_policy_get(char *buffer, const struct kernel_param *param)
+{
+	return sysfs_emit(buffer, "%s\n", sq_policy_names[sq_policy]);
+}
+
+static const struct kernel_param_ops sq_policy_ops = {
+	.set = sq_policy_set,
+	.get = sq_policy_get,
+};
+module_param_cb(sq_policy, &sq_policy_ops, NULL, 0444);
+MODULE_PARM_DESC(sq_policy,
+		 "sends posted before the connection is established: fence (they wait in the device), error (they are refused) or held (they wait in the driver)");
+
 #define RNIC_RESET_TIMEOUT_US	(10 * USEC_PER_SEC)
 #define RNIC_READY_TIMEOUT_US	(10 * USEC_PER_SEC)
 #define RNIC_HEALTH_PERIOD	(2 * HZ)
@@ -197,6 +228,9 @@ static int read_limits(struct rnic_dev *rdev)
 	struct rnic_limits *limits = &rdev->limits;
 
 	rdev->caps = read64(rdev, RNIC_REG_CAPS_LO);
+	rdev->sq_policy = sq_policy;
+	if (sq_policy == RNIC_SQ_FENCE && !(rdev->caps & RNIC_CAP_FENCE_PRE_RTS))
+		rdev->sq_policy = RNIC_SQ_ERROR;
 	limits->qp = rnic_read(rdev, RNIC_REG_MAX_QP);
 	limits->cq = rnic_read(rdev, RNIC_REG_MAX_CQ);
 	limits->srq = rnic_read(rdev, RNIC_REG_MAX_SRQ);
@@ -256,9 +290,8 @@ static int map_device(struct rnic_dev *rdev)
 	rdev->regs = pci_iomap(pdev, RNIC_BAR_REGS, RNIC_BAR_REGS_SIZE);
 	if (!rdev->regs)
 		goto err_regions;
-	rdev->db = pci_iomap_range(pdev, RNIC_BAR_DB,
-				   RNIC_KERNEL_UCTX * RNIC_DB_PAGE_SIZE,
-				   RNIC_DB_PAGE_SIZE);
+	/* The kernel rings for user QPs, too: rnic_sq_release() */
+	rdev->db = pci_iomap(pdev, RNIC_BAR_DB, RNIC_BAR_DB_SIZE);
 	if (!rdev->db)
 		goto err_regs;
 	pci_set_master(pdev);

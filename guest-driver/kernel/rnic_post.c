@@ -2,21 +2,22 @@
 /*
  * Posting work requests of kernel consumers
  */
+#include <linux/highmem.h>
 #include <linux/log2.h>
 
 #include "rnic.h"
 
-static void ring_doorbell(struct rnic_dev *rdev, u32 qpn)
+static void ring_doorbell(struct rnic_dev *rdev, struct rnic_qp *qp)
 {
-	struct rnic_dbmap *dbmap = rdev->kctx.dbmap;
+	struct rnic_dbmap *dbmap = qp->uctx->dbmap;
 
-	set_bit_le(qpn, dbmap->word);
+	set_bit_le(qp->qpn, dbmap->word);
 	/* The device takes the summary first, then the word */
 	smp_mb__after_atomic();
-	set_bit_le(qpn >> 6, dbmap->summary);
+	set_bit_le(qp->qpn >> 6, dbmap->summary);
 	/* It looks when it is kicked */
 	smp_mb__after_atomic();
-	writel(0, rdev->db + RNIC_DB_KICK);
+	writel(0, rdev->db + qp->uctx->id * RNIC_DB_PAGE_SIZE + RNIC_DB_KICK);
 }
 
 /* After a producer index was published */
@@ -25,7 +26,7 @@ static void tell_device(struct rnic_dev *rdev, struct rnic_qp *qp, bool ring)
 	if (unlikely(rnic_is_dead(rdev)))
 		queue_work(rdev->wq, &rdev->flush_work);
 	else if (ring)
-		ring_doorbell(rdev, qp->qpn);
+		ring_doorbell(rdev, qp);
 }
 
 static void put_sges(struct rnic_sge *dst, const struct ib_sge *src, int num)
@@ -145,6 +146,69 @@ static int put_send_wqe(struct rnic_qp *qp, struct rnic_sq_wqe *wqe,
 	}
 }
 
+/* Whether the QP takes work requests. A dead device's status is stale; what is
+ * posted to it is flushed.
+ */
+static int check_state(struct rnic_dev *rdev, struct rnic_qp *qp, bool send)
+{
+	if (unlikely(rnic_is_dead(rdev)))
+		return 0;
+	switch (rnic_qp_hw_state(qp)) {
+	case RNIC_QPS_RESET:
+		return -EINVAL;
+	case RNIC_QPS_IDLE:
+		if (qp->idle_state == IB_QPS_RESET)
+			return -EINVAL;
+		return send && qp->uctx->sq_policy == RNIC_SQ_ERROR ?
+		       -ENOTCONN : 0;
+	default:
+		return 0;
+	}
+}
+
+/* The consumer's half of the protocol at struct rnic_qp_dbrec. False: the QP
+ * is connected, or was, and the index goes to the device.
+ */
+static bool hold(struct rnic_qp *qp, u32 pi)
+{
+	if (qp->uctx->sq_policy != RNIC_SQ_HELD ||
+	    rnic_qp_hw_state(qp) != RNIC_QPS_IDLE)
+		return false;
+	smp_store_release(&qp->dbrec->sq_held, cpu_to_le32(pi));
+	/* rnic_sq_release() sees the index, or we see the new state */
+	mb();
+	return rnic_qp_hw_state(qp) == RNIC_QPS_IDLE;
+}
+
+/* The driver's half. The record of a user QP is what its process wrote. */
+void rnic_sq_release(struct rnic_dev *rdev, struct rnic_qp *qp)
+{
+	struct rnic_qp_dbrec *dbrec = qp->dbrec;
+	__le32 held, pi, old;
+
+	if (qp->uctx->sq_policy != RNIC_SQ_HELD || rnic_is_dead(rdev))
+		return;
+	if (qp->dbrec_page)
+		dbrec = kmap_local_page(qp->dbrec_page) + qp->dbrec_in_page;
+	/* Pairs with hold(), and with that of the provider */
+	mb();
+	held = READ_ONCE(dbrec->sq_held);
+	pi = READ_ONCE(dbrec->sq_pi);
+	/* Not if a poster was faster, and not further than the queue is long */
+	while (le32_to_cpu(held) - le32_to_cpu(pi) - 1 < qp->cap.max_send_wr) {
+		old = cmpxchg(&dbrec->sq_pi, pi, held);
+		if (old == pi)
+			break;
+		pi = old;
+	}
+	if (qp->dbrec_page)
+		kunmap_local(dbrec);
+	/* The index before the doorbell */
+	mb();
+	if (held)
+		ring_doorbell(rdev, qp);
+}
+
 int rnic_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		   const struct ib_send_wr **bad_wr)
 {
@@ -154,11 +218,12 @@ int rnic_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	unsigned long flags;
 	u32 old, new, event;
 	bool ring;
-	int ret = 0;
+	int ret;
 
 	spin_lock_irqsave(&sq->lock, flags);
 	old = sq->pi;
-	for (new = old; wr; wr = wr->next, new++) {
+	ret = check_state(rdev, qp, true);
+	for (new = old; wr && !ret; wr = wr->next, new++) {
 		if (new - READ_ONCE(sq->ci) >= sq->depth) {
 			ret = -ENOMEM;
 			break;
@@ -174,14 +239,19 @@ int rnic_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 
 	/* Pairs with flush_wq() */
 	smp_store_release(&sq->pi, new);
+	if (hold(qp, new)) {
+		tell_device(rdev, qp, false);
+		goto out;
+	}
 	/* The WQEs before the index */
 	dma_wmb();
 	WRITE_ONCE(qp->dbrec->sq_pi, cpu_to_le32(new));
 	/* The device sees the index, or we see that it has gone to sleep */
 	mb();
 	event = le32_to_cpu(READ_ONCE(qp->status->sq_event));
-	ring = new - event - 1 < new - old ||
+	ring = new - event - 1 < new - qp->sq_published ||
 	       rnic_qp_hw_state(qp) != RNIC_QPS_RTS;
+	qp->sq_published = new;
 	tell_device(rdev, qp, ring);
 out:
 	spin_unlock_irqrestore(&sq->lock, flags);
@@ -237,6 +307,11 @@ int rnic_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	if (qp->srq) {
 		*bad_wr = wr;
 		return -EINVAL;
+	}
+	ret = check_state(rdev, qp, false);
+	if (ret) {
+		*bad_wr = wr;
+		return ret;
 	}
 	spin_lock_irqsave(&qp->rq.lock, flags);
 	ret = post_recvs(&qp->rq, qp->dbrec, wr, bad_wr);

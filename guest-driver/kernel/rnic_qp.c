@@ -54,6 +54,17 @@ static int check_cap(struct rnic_dev *rdev, struct ib_qp_init_attr *attr)
 	return 0;
 }
 
+/* The page of a user's buffer that octet @offset is in */
+static struct page *umem_page(struct ib_umem *umem, u32 offset)
+{
+	unsigned long skip = (ib_umem_offset(umem) + offset) >> PAGE_SHIFT;
+	struct sg_page_iter iter;
+
+	for_each_sgtable_page(&umem->sgt_append.sgt, &iter, skip)
+		return sg_page_iter_page(&iter);
+	return NULL;
+}
+
 static int qp_create_user(struct rnic_dev *rdev, struct rnic_qp *qp,
 			  struct ib_udata *udata, struct rnic_cmd_create_qp *create,
 			  struct rnic_pbl **pbl)
@@ -77,12 +88,23 @@ static int qp_create_user(struct rnic_dev *rdev, struct rnic_qp *qp,
 	    (req.rq_depth < cap->max_recv_wr ||
 	     req.rq_depth > rdev->limits.qp_wr))
 		return -EINVAL;
+	/* rnic_sq_release() writes there: within the buffer, and in one page */
+	if (req.buf_len < sizeof(struct rnic_qp_dbrec) ||
+	    req.dbrec_offset > req.buf_len - sizeof(struct rnic_qp_dbrec) ||
+	    !IS_ALIGNED(req.buf + req.dbrec_offset,
+			sizeof(struct rnic_qp_dbrec)))
+		return -EINVAL;
 
 	qp->umem = rnic_umem_get(&rdev->ibdev, req.buf, req.buf_len,
 				 IB_ACCESS_LOCAL_WRITE);
 	if (IS_ERR(qp->umem))
 		return PTR_ERR(qp->umem);
-	ret = rnic_pbl_create(rdev, qp->umem, req.buf, &create->buf, pbl);
+	qp->dbrec_page = umem_page(qp->umem, req.dbrec_offset);
+	qp->dbrec_in_page = offset_in_page(req.buf + req.dbrec_offset);
+	ret = qp->dbrec_page ? 0 : -EINVAL;
+	if (!ret)
+		ret = rnic_pbl_create(rdev, qp->umem, req.buf, &create->buf,
+				      pbl);
 	if (ret) {
 		ib_umem_release(qp->umem);
 		return ret;
@@ -207,6 +229,10 @@ int rnic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	create->srqn = cpu_to_le32(qp->srq ? qp->srq->srqn : 0);
 	if (qp->sig_all)
 		create->flags |= cpu_to_le32(RNIC_QP_SIG_ALL);
+	/* For consumers that go around this driver and the provider */
+	if (qp->uctx->sq_policy != RNIC_SQ_FENCE &&
+	    rdev->caps & RNIC_CAP_ERROR_PRE_RTS)
+		create->flags |= cpu_to_le32(RNIC_QP_ERROR_PRE_RTS);
 	create->status_addr = cpu_to_le64(status_dma);
 	ret = rnic_cmd(rdev, &cmd, NULL);
 	rnic_pbl_free(rdev, pbl);
@@ -290,10 +316,10 @@ int rnic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		case IB_QPS_RESET:
 		case IB_QPS_INIT:
 		case IB_QPS_RTR:
-			if (now != IB_QPS_INIT && now != IB_QPS_RTR)
+			if (now != IB_QPS_RESET && now != IB_QPS_INIT &&
+			    now != IB_QPS_RTR)
 				return -EINVAL;
-			qp->idle_state = attr->qp_state == IB_QPS_RTR ?
-					 IB_QPS_RTR : IB_QPS_INIT;
+			qp->idle_state = attr->qp_state;
 			break;
 		case IB_QPS_RTS:
 			if (now == IB_QPS_RTS)
@@ -322,6 +348,8 @@ int rnic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 			if (now == IB_QPS_ERR)
 				break;
 			ret = rnic_qp_set_state(rdev, qp->qpn, RNIC_QPS_ERROR);
+			if (!ret)
+				rnic_sq_release(rdev, qp);
 			/* All is flushed on a dead device, so drains work */
 			if (ret == -EIO)
 				ret = 0;

@@ -131,6 +131,7 @@ static int uctx_create(struct rnic_dev *rdev, struct rnic_uctx *uctx, u32 id)
 	int ret;
 
 	uctx->id = id;
+	uctx->sq_policy = rdev->sq_policy;
 	mutex_init(&uctx->lock);
 	INIT_LIST_HEAD(&uctx->status_pages);
 	uctx->dbmap_page = page_alloc(rdev, &uctx->dbmap_dma);
@@ -212,6 +213,10 @@ int rnic_alloc_ucontext(struct ib_ucontext *ibuc, struct ib_udata *udata)
 	resp.max_qp = rdev->limits.qp;
 	resp.max_inline = rdev->limits.inline_data;
 	resp.max_sge = rdev->limits.sge;
+	resp.sq_policy = uc->uctx.sq_policy;
+	/* A provider that does not know of policies posts for the fence */
+	if (udata->outlen < offsetofend(typeof(resp), sq_policy))
+		uc->uctx.sq_policy = RNIC_SQ_FENCE;
 	ret = ib_copy_to_udata(udata, &resp, min(sizeof(resp), udata->outlen));
 	if (ret)
 		goto err_dbmap;

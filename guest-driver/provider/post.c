@@ -119,11 +119,28 @@ static int check_state(struct rnic_context *ctx, struct rnic_qp *qp, bool send)
     case RNIC_QPS_RESET:
         return EINVAL;
     case RNIC_QPS_IDLE:
-        /* Sends wait for the connection, if the device makes them wait */
-        return send && !(ctx->caps & RNIC_CAP_FENCE_PRE_RTS) ? ENOTCONN : 0;
+        if (qp->reset) {
+            return EINVAL;
+        }
+        /* With another policy they wait for the connection */
+        return send && ctx->sq_policy == RNIC_SQ_ERROR ? ENOTCONN : 0;
     default:
         return 0;
     }
+}
+
+/* The consumer's half of the protocol at struct rnic_qp_dbrec. False: the QP
+ * is connected, or was, and the index goes to the device. */
+static bool hold(struct rnic_context *ctx, struct rnic_qp *qp)
+{
+    if (ctx->sq_policy != RNIC_SQ_HELD ||
+        rnic_load(&qp->status->state) != RNIC_QPS_IDLE) {
+        return false;
+    }
+    rnic_store(&qp->dbrec->sq_held, qp->sq.pi);
+    /* The kernel sees the index, or we see the new state */
+    atomic_thread_fence(memory_order_seq_cst);
+    return rnic_load(&qp->status->state) == RNIC_QPS_IDLE;
 }
 
 int rnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
@@ -149,16 +166,17 @@ int rnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
     if (err) {
         *bad_wr = wr;
     }
-    if (qp->sq.pi != old) {
+    if (qp->sq.pi != old && !hold(ctx, qp)) {
         rnic_store(&qp->dbrec->sq_pi, qp->sq.pi);
         /* The device reads sq_pi once more after it wrote sq_event, so either
          * it sees this index or we see that it wants to be told */
         atomic_thread_fence(memory_order_seq_cst);
         event = rnic_load(&qp->status->sq_event);
-        if (qp->sq.pi - event - 1 < qp->sq.pi - old ||
+        if (qp->sq.pi - event - 1 < qp->sq.pi - qp->sq_published ||
             rnic_load(&qp->status->state) != RNIC_QPS_RTS) {
             rnic_db_ring(ctx, qp->qpn);
         }
+        qp->sq_published = qp->sq.pi;
     }
     pthread_mutex_unlock(&qp->sq.lock);
     return err;

@@ -189,8 +189,13 @@ int rnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
                    int attr_mask)
 {
     struct ibv_modify_qp cmd = {};
+    int err;
 
-    return ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd, sizeof(cmd));
+    err = ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd, sizeof(cmd));
+    if (!err && attr_mask & IBV_QP_STATE) {
+        to_rqp(ibqp)->reset = attr->qp_state == IBV_QPS_RESET;
+    }
+    return err;
 }
 
 int rnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,

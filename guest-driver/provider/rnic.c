@@ -211,7 +211,14 @@ static struct verbs_context *rnic_alloc_context(struct ibv_device *device,
         goto err_uninit;
     }
     ctx->page_size = sysconf(_SC_PAGESIZE);
-    ctx->caps = resp.drv_payload.caps;
+    ctx->sq_policy = resp.drv_payload.sq_policy;
+    if (ctx->sq_policy == RNIC_SQ_FENCE &&
+        !(resp.drv_payload.caps & RNIC_CAP_FENCE_PRE_RTS)) {
+        ctx->sq_policy = RNIC_SQ_ERROR;
+    } else if (resp.drv_payload.sq_policy > RNIC_SQ_HELD) {
+        err = EPROTO;
+        goto err_uninit;
+    }
     ctx->max_sge = resp.drv_payload.max_sge;
     ctx->max_inline = resp.drv_payload.max_inline;
     ctx->max_qp = resp.drv_payload.max_qp;

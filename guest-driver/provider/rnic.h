@@ -48,7 +48,7 @@ struct rnic_context {
     void *db;                   /* doorbell page */
     struct rnic_dbmap *dbmap;
     size_t page_size;
-    uint64_t caps;              /* RNIC_CAP_* */
+    enum rnic_sq_policy sq_policy;
     uint32_t max_sge;
     uint32_t max_inline;
     uint32_t max_qp_wr;
@@ -111,7 +111,9 @@ struct rnic_qp {
     void *status_page;
     uint32_t qpn;
     uint32_t max_inline;
+    uint32_t sq_published;      /* last written to sq_pi */
     bool signal_all;
+    bool reset;                 /* the verbs' RESET was asked for */
 };
 
 static inline struct rnic_context *to_rctx(struct ibv_context *context)
