@@ -113,9 +113,10 @@ static bool cq_fail(struct rnic_cq *cq, const char *why)
     cq->overflowed = true;
     rnic_timer_cancel(&cq->mod_timer);
     rnic_timer_cancel(&cq->hold_timer);
-    rnic_guest_error(cq->dev, "CQ %u failed: %s (depth %u, producer index %u, "
-                     "consumer index %u)", cq->cqn, why, cq->depth, cq->pi,
-                     cq->ci);
+    rnic_guest_error(cq->dev,
+                     "CQ %u failed: %s (depth %u, producer index %u, "
+                     "consumer index %u)",
+                     cq->cqn, why, cq->depth, cq->pi, cq->ci);
     rnic_aeq_post(cq->dev, &event);
     return false;
 }
@@ -234,11 +235,12 @@ bool rnic_cq_post(struct rnic_device *dev, struct rnic_cq *cq,
                           &entry, sizeof(entry))) {
         return cq_fail(cq, "its buffer is not RAM");
     }
-    rnic_stat_inc(dev, RNIC_STAT_cqes);
-    rnic_trace(dev, cqe, "CQ %u entry %u: QP %u, opcode %u, status %u, "
-               "%u octets, WQE %u, wr_id 0x%" PRIx64, cq->cqn, cq->pi,
-               GUINT32_FROM_LE(entry.qpn), entry.opcode, entry.status,
-               GUINT32_FROM_LE(entry.byte_len),
+    rnic_stat_own(dev, RNIC_STAT_cqes, 1);
+    rnic_trace(dev, cqe,
+               "CQ %u entry %u: QP %u, opcode %u, status %u, "
+               "%u octets, WQE %u, wr_id 0x%" PRIx64,
+               cq->cqn, cq->pi, GUINT32_FROM_LE(entry.qpn), entry.opcode,
+               entry.status, GUINT32_FROM_LE(entry.byte_len),
                GUINT16_FROM_LE(entry.wqe_index),
                (uint64_t)GUINT64_FROM_LE(entry.wr_id));
     cq->pi++;

@@ -268,6 +268,14 @@ static inline void rnic_stat_inc(struct rnic_device *dev, enum rnic_stat stat)
     rnic_stat_add(dev, stat, 1);
 }
 
+/* For a counter that only the engine changes: no locked instruction */
+static inline void rnic_stat_own(struct rnic_device *dev, enum rnic_stat stat,
+                                 uint64_t n)
+{
+    n += atomic_load_explicit(&dev->stats[stat], memory_order_relaxed);
+    atomic_store_explicit(&dev->stats[stat], n, memory_order_relaxed);
+}
+
 /* [any] Makes the text only if someone listens */
 #define rnic_trace(dev, event, ...)                                         \
     do {                                                                    \

@@ -14,19 +14,22 @@
 #include "qp.h"
 
 /* Bounds of one rnic_device_run() */
-#define MAX_EVENTS  64
-#define MAX_TIMERS  256
+#define MAX_EVENTS 64
+#define MAX_TIMERS 256
+#define MAX_PASSES 8
 
 struct rnic_loop {
     struct rnic_source wake_source;
     struct rnic_source timer_source;
-    GSequence *timers;          /* struct rnic_timer, nearest first */
-    uint64_t timer_set_ns;      /* what the timerfd is set to; 0: nothing */
+    GSequence *timers;     /* struct rnic_timer, nearest first */
+    uint64_t timer_set_ns; /* what the timerfd is set to; 0: nothing */
     /* What epoll returned and has not been served: see rnic_source_remove() */
     struct epoll_event events[MAX_EVENTS];
     int num_events;
     int next_event;
-    bool more;                  /* the last run left work: no wake-up between */
+    bool more; /* the last run left work: no wake-up between */
+    /* [any] The engine will look at dev->work before it sleeps */
+    _Atomic bool awake;
 };
 
 /* ---- Sources ---- */
@@ -111,8 +114,8 @@ static int timer_compare(gconstpointer a, gconstpointer b, gpointer opaque)
 {
     const struct rnic_timer *x = a, *y = b;
 
-    return x->deadline_ns < y->deadline_ns ? -1 :
-           x->deadline_ns > y->deadline_ns;
+    return x->deadline_ns < y->deadline_ns ? -1
+                                           : x->deadline_ns > y->deadline_ns;
 }
 
 static struct rnic_timer *first_timer(struct rnic_loop *loop)
@@ -142,8 +145,8 @@ void rnic_timer_arm(struct rnic_device *dev, struct rnic_timer *timer,
     timer->dev = dev;
     timer->expired = expired;
     timer->deadline_ns = rnic_now_ns() + after_us * 1000;
-    timer->iter = g_sequence_insert_sorted(loop->timers, timer, timer_compare,
-                                           NULL);
+    timer->iter =
+        g_sequence_insert_sorted(loop->timers, timer, timer_compare, NULL);
     /* Never set later than the nearest timer; a cancelled timer leaves it too
      * early, which costs one wake-up and no system call here */
     if (!loop->timer_set_ns || timer->deadline_ns < loop->timer_set_ns) {
@@ -178,8 +181,8 @@ static bool run_timers(struct rnic_device *dev)
         timer = first_timer(loop);
     }
     more = timer && timer->deadline_ns <= now;
-    if (timer && (!loop->timer_set_ns ||
-                  timer->deadline_ns < loop->timer_set_ns)) {
+    if (timer &&
+        (!loop->timer_set_ns || timer->deadline_ns < loop->timer_set_ns)) {
         set_timerfd(dev, timer->deadline_ns);
     }
     return more;
@@ -209,31 +212,35 @@ void rnic_loop_poke(struct rnic_device *dev)
 
 void rnic_loop_wake(struct rnic_device *dev, uint32_t work)
 {
-    /* Whoever made it non-zero writes; the engine takes it after reading */
-    if (atomic_fetch_or(&dev->work, work) == 0) {
+    /*
+     * Whoever made it non-zero writes, unless the engine runs. The engine
+     * clears awake and then reads work, this thread sets work and then reads
+     * awake: one of them sees what the other did.
+     */
+    if (atomic_fetch_or(&dev->work, work) == 0 &&
+        !atomic_load(&dev->loop->awake)) {
         rnic_loop_poke(dev);
     }
 }
 
+/* The descriptor is watched edge triggered: each write is reported once, and
+ * nobody needs to read it */
 static void wake_ready(struct rnic_source *source, uint32_t events)
 {
-    uint64_t count;
-    ssize_t octets;
-
-    do {
-        octets = read(source->fd, &count, sizeof(count));
-    } while (octets < 0 && errno == EINTR);
 }
 
 /* ---- The loop ---- */
 
-/* The other threads' descriptor is read before the work is taken: what is set
- * later makes it readable again */
 static bool run_work(struct rnic_device *dev)
 {
-    uint32_t work = atomic_exchange(&dev->work, 0);
+    uint32_t work;
     bool more = false;
 
+    /* The load is cheap; and leave() looks again */
+    if (!atomic_load_explicit(&dev->work, memory_order_relaxed)) {
+        return false;
+    }
+    work = atomic_exchange(&dev->work, 0);
     if (work & RNIC_WORK_CTRL) {
         rnic_device_ctrl(dev);
     }
@@ -247,26 +254,12 @@ static bool run_work(struct rnic_device *dev)
     return more;
 }
 
-bool rnic_device_run(rnic_device *dev)
+static void run_events(struct rnic_device *dev, int count)
 {
     struct rnic_loop *loop = dev->loop;
-    bool more = false;
-    int count;
 
-    if (dev->quiesced) {
-        return false;
-    }
-
-    do {
-        count = epoll_wait(dev->epoll_fd, loop->events, MAX_EVENTS, 0);
-    } while (count < 0 && errno == EINTR);
-    if (count > 0 && !loop->more) {
-        rnic_stat_inc(dev, RNIC_STAT_wakeups);
-    }
-    loop->num_events = MAX(count, 0);
+    loop->num_events = count;
     loop->next_event = 0;
-    more |= count == MAX_EVENTS;
-
     while (loop->next_event < loop->num_events) {
         struct epoll_event *event = &loop->events[loop->next_event++];
         struct rnic_source *source = event->data.ptr;
@@ -281,15 +274,82 @@ bool rnic_device_run(rnic_device *dev)
         }
     }
     loop->num_events = 0;
+}
 
-    more |= run_work(dev);
+/* All that is due once, but descriptors. True: more is due */
+static bool run_due(struct rnic_device *dev)
+{
+    bool more = run_work(dev);
+
     more |= run_timers(dev);
     more |= rnic_qp_run_ready(dev);
-    loop->more = more;
-    if (more) {
+    return more;
+}
+
+/* From here on nobody needs to wake the engine. Who does not see it yet wakes it
+ * in vain, so no order is needed. */
+static void enter(struct rnic_device *dev)
+{
+    atomic_store_explicit(&dev->loop->awake, true, memory_order_relaxed);
+}
+
+/*
+ * The engine is about to leave. @more: work is left. False: it may sleep, and
+ * whoever has new work wakes it.
+ */
+static bool leave(struct rnic_device *dev, bool more)
+{
+    struct rnic_loop *loop = dev->loop;
+
+    atomic_store(&loop->awake, false);
+    loop->more = more || atomic_load(&dev->work);
+    return loop->more;
+}
+
+bool rnic_device_run(rnic_device *dev)
+{
+    struct rnic_loop *loop = dev->loop;
+    unsigned passes = 0;
+    bool more;
+    int count;
+
+    if (dev->quiesced) {
+        return false;
+    }
+    do {
+        enter(dev);
+        do {
+            count = epoll_wait(dev->epoll_fd, loop->events, MAX_EVENTS, 0);
+        } while (count < 0 && errno == EINTR);
+        if (count > 0 && !loop->more) {
+            rnic_stat_inc(dev, RNIC_STAT_wakeups);
+        }
+        run_events(dev, MAX(count, 0));
+        more = run_due(dev) || count == MAX_EVENTS;
+        /* What others asked for meanwhile costs no wake-up */
+    } while (leave(dev, more) && !more && ++passes < MAX_PASSES);
+    if (loop->more) {
         rnic_loop_poke(dev);
     }
-    return more;
+    return loop->more;
+}
+
+void rnic_device_kick(rnic_device *dev, uint64_t offset, unsigned size)
+{
+    struct rnic_loop *loop = dev->loop;
+
+    if (dev->quiesced) {
+        rnic_device_doorbell(dev, offset, size);
+        return;
+    }
+    if (!loop->more) {
+        rnic_stat_inc(dev, RNIC_STAT_wakeups);
+    }
+    enter(dev);
+    rnic_device_doorbell(dev, offset, size);
+    if (leave(dev, run_due(dev))) {
+        rnic_loop_poke(dev);
+    }
 }
 
 int rnic_device_fd(rnic_device *dev)
@@ -305,16 +365,14 @@ bool rnic_loop_init(struct rnic_device *dev, GError **error)
     loop->timers = g_sequence_new(NULL);
     dev->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     dev->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    dev->timer_fd = timerfd_create(CLOCK_MONOTONIC,
-                                   TFD_CLOEXEC | TFD_NONBLOCK);
+    dev->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (dev->epoll_fd < 0 || dev->event_fd < 0 || dev->timer_fd < 0 ||
-        !rnic_source_add(dev, &loop->wake_source, dev->event_fd, EPOLLIN,
-                         wake_ready) ||
+        !rnic_source_add(dev, &loop->wake_source, dev->event_fd,
+                         EPOLLIN | EPOLLET, wake_ready) ||
         !rnic_source_add(dev, &loop->timer_source, dev->timer_fd, EPOLLIN,
                          timer_ready)) {
         g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
-                    "cannot make the device's event loop: %s",
-                    strerror(errno));
+                    "cannot make the device's event loop: %s", strerror(errno));
         rnic_loop_fini(dev);
         return false;
     }

@@ -95,12 +95,12 @@ void rnic_qp_kick(struct rnic_device *dev, uint32_t qpn,
 /* Gives the QPs in dev->tx_ready their turns; true if some still have work */
 bool rnic_qp_run_ready(struct rnic_device *dev);
 
-/* Counts for the device and the QP */
+/* Counts for the device and the QP; only the engine counts what QPs have */
 static inline void rnic_qp_stat(struct rnic_qp *qp, enum rnic_stat stat,
                                 uint64_t n)
 {
     qp->stats[stat] += n;
-    rnic_stat_add(qp->dev, stat, n);
+    rnic_stat_own(qp->dev, stat, n);
 }
 
 #endif

@@ -99,6 +99,10 @@ void rnic_device_reg_write(rnic_device *dev, uint64_t offset, uint64_t value,
  * page * RNIC_DB_PAGE_SIZE + RNIC_DB_KICK and size 4) */
 void rnic_device_doorbell(rnic_device *dev, uint64_t offset, unsigned size);
 
+/* [engine] rnic_device_doorbell() for a host whose engine itself gets to know of
+ * the write: serves it at once, in bounded time, instead of waking the engine */
+void rnic_device_kick(rnic_device *dev, uint64_t offset, unsigned size);
+
 /* [engine] Everything back to the state after rnic_device_new(); sockets are
  * closed at once (RST) */
 void rnic_device_reset(rnic_device *dev);

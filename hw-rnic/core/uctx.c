@@ -5,8 +5,8 @@
 #include "device.h"
 #include "qp.h"
 
-#define SUMMARY_WORDS   G_N_ELEMENTS(((struct rnic_dbmap *)0)->summary)
-#define WORDS           G_N_ELEMENTS(((struct rnic_dbmap *)0)->word)
+#define SUMMARY_WORDS G_N_ELEMENTS(((struct rnic_dbmap *)0)->summary)
+#define WORDS G_N_ELEMENTS(((struct rnic_dbmap *)0)->word)
 
 struct rnic_uctx *rnic_uctx_find(struct rnic_device *dev, uint32_t id)
 {
@@ -30,8 +30,7 @@ enum rnic_admin_status rnic_uctx_create(struct rnic_device *dev,
         return RNIC_ADMIN_BAD_PARAM;
     }
     if (dbmap % RNIC_DBMAP_SIZE ||
-        !rnic_dma_probe(dev, dbmap, sizeof(struct rnic_dbmap),
-                        RNIC_DMA_BOTH)) {
+        !rnic_dma_probe(dev, dbmap, sizeof(struct rnic_dbmap), RNIC_DMA_BOTH)) {
         return RNIC_ADMIN_BAD_ADDRESS;
     }
     uctx = g_new0(struct rnic_uctx, 1);
@@ -75,8 +74,10 @@ void rnic_device_doorbell(rnic_device *dev, uint64_t offset, unsigned size)
 
     if (page >= RNIC_DB_PAGES || offset % RNIC_DB_PAGE_SIZE != RNIC_DB_KICK ||
         size != 4) {
-        rnic_guest_error(dev, "write of %u octets at 0x%" PRIx64 " of the "
-                         "doorbell BAR, where nothing is", size, offset);
+        rnic_guest_error(dev,
+                         "write of %u octets at 0x%" PRIx64 " of the "
+                         "doorbell BAR, where nothing is",
+                         size, offset);
         return;
     }
     rnic_stat_inc(dev, RNIC_STAT_kicks);
@@ -87,61 +88,76 @@ void rnic_device_doorbell(rnic_device *dev, uint64_t offset, unsigned size)
     }
 }
 
+/* A word of the bitmap: bit i stands for QP 64 * index + i */
+struct taken {
+    uint64_t bits;
+    unsigned index;
+};
+
 /*
- * Exchanges the summary words, then the words they name, with zero. @words:
- * what was taken, 0 where nothing was. False if the bitmap is not RAM.
+ * Exchanges the summary words, then the words they name, with zero. Returns
+ * how many words it put into @taken, or -1 if the bitmap is not RAM.
  */
-static bool take_bitmap(struct rnic_device *dev, struct rnic_uctx *uctx,
-                        uint64_t *words)
+static int take_bitmap(struct rnic_device *dev, struct rnic_uctx *uctx,
+                       struct taken taken[WORDS])
 {
     uint64_t mapped = sizeof(struct rnic_dbmap);
     _Atomic uint64_t *dbmap;
     bool whole;
-    size_t s, w;
+    int count = 0;
+    size_t s;
 
-    dbmap = dev->ops->dma_map(dev->opaque, uctx->dbmap, &mapped,
-                              RNIC_DMA_BOTH);
+    dbmap = dev->ops->dma_map(dev->opaque, uctx->dbmap, &mapped, RNIC_DMA_BOTH);
     if (!dbmap) {
-        return false;
+        return -1;
     }
     whole = mapped == sizeof(struct rnic_dbmap);
     for (s = 0; whole && s < SUMMARY_WORDS; s++) {
-        uint64_t summary = GUINT64_FROM_LE(atomic_exchange(&dbmap[s], 0));
+        uint64_t summary = 0;
 
-        for (w = s * 64; summary; w++, summary >>= 1) {
-            if (summary & 1) {
-                words[w] = GUINT64_FROM_LE(
-                    atomic_exchange(&dbmap[SUMMARY_WORDS + w], 0));
-            }
+        if (atomic_load_explicit(&dbmap[s], memory_order_relaxed)) {
+            summary = GUINT64_FROM_LE(atomic_exchange(&dbmap[s], 0));
+        }
+        for (; summary; summary &= summary - 1) {
+            unsigned w = s * 64 + __builtin_ctzll(summary);
+
+            taken[count].index = w;
+            taken[count++].bits =
+                GUINT64_FROM_LE(atomic_exchange(&dbmap[SUMMARY_WORDS + w], 0));
         }
     }
     dev->ops->dma_unmap(dev->opaque, (void *)dbmap, mapped, RNIC_DMA_BOTH,
                         whole ? mapped : 0);
-    return whole;
+    return whole ? count : -1;
 }
 
 static void run_context(struct rnic_device *dev, uint32_t id)
 {
     struct rnic_uctx *uctx = dev->uctx[id];
-    uint64_t words[WORDS] = { 0 };
-    size_t w;
+    struct taken taken[WORDS];
+    int count, i;
 
     if (!uctx) {
-        rnic_guest_error(dev, "doorbell page %u was written, but there is no "
-                         "context %u", id, id);
+        rnic_guest_error(dev,
+                         "doorbell page %u was written, but there is no "
+                         "context %u",
+                         id, id);
         return;
     }
-    if (!take_bitmap(dev, uctx, words)) {
-        rnic_guest_error(dev, "context %u: its doorbell bitmap at 0x%" PRIx64
-                         " is not RAM", id, uctx->dbmap);
+    count = take_bitmap(dev, uctx, taken);
+    if (count < 0) {
+        rnic_guest_error(
+            dev, "context %u: its doorbell bitmap at 0x%" PRIx64 " is not RAM",
+            id, uctx->dbmap);
         return;
     }
-    for (w = 0; w < WORDS; w++) {
-        while (words[w]) {
-            uint32_t qpn = w * 64 + __builtin_ctzll(words[w]);
+    for (i = 0; i < count; i++) {
+        uint64_t bits = taken[i].bits;
 
-            words[w] &= words[w] - 1;
-            rnic_stat_inc(dev, RNIC_STAT_doorbells);
+        for (; bits; bits &= bits - 1) {
+            uint32_t qpn = taken[i].index * 64 + __builtin_ctzll(bits);
+
+            rnic_stat_own(dev, RNIC_STAT_doorbells, 1);
             rnic_trace(dev, doorbell, "context %u rings for QP %u", id, qpn);
             rnic_qp_kick(dev, qpn, uctx);
         }
@@ -153,7 +169,11 @@ void rnic_uctx_run(struct rnic_device *dev)
     unsigned i;
 
     for (i = 0; i < G_N_ELEMENTS(dev->kicked); i++) {
-        uint64_t pages = atomic_exchange(&dev->kicked[i], 0);
+        uint64_t pages = 0;
+
+        if (atomic_load_explicit(&dev->kicked[i], memory_order_relaxed)) {
+            pages = atomic_exchange(&dev->kicked[i], 0);
+        }
 
         while (dev->ready && pages) {
             run_context(dev, i * 64 + __builtin_ctzll(pages));

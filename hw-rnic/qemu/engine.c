@@ -26,8 +26,8 @@ static void page_kicked(void *opaque)
 
     if (event_notifier_test_and_clear(&page->notifier)) {
         trace_rnic_db_eventfd(page->s->name, number);
-        rnic_device_doorbell(page->s->core,
-                             number * RNIC_DB_PAGE_SIZE + RNIC_DB_KICK, 4);
+        rnic_device_kick(page->s->core,
+                         number * RNIC_DB_PAGE_SIZE + RNIC_DB_KICK, 4);
     }
 }
 

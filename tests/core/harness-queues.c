@@ -318,6 +318,7 @@ void th_post_send(struct th_qp *qp, const struct th_wr *wr, unsigned count)
 
 void th_ring(struct th_guest *guest, uint32_t uctx, uint32_t qpn)
 {
+    uint64_t page = uctx * RNIC_DB_PAGE_SIZE;
     struct rnic_dbmap *dbmap = th_ptr(guest, guest->dbmap[uctx]);
 
     __atomic_fetch_or(&dbmap->word[qpn >> 6],
@@ -326,8 +327,11 @@ void th_ring(struct th_guest *guest, uint32_t uctx, uint32_t qpn)
                       GUINT64_TO_LE(1ull << (qpn >> 6 & 63)),
                       __ATOMIC_SEQ_CST);
     guest->rings++;
-    rnic_device_doorbell(guest->dev,
-                         uctx * RNIC_DB_PAGE_SIZE + RNIC_DB_KICK, 4);
+    if (guest->options.kicks) {
+        rnic_device_kick(guest->dev, page + RNIC_DB_KICK, 4);
+    } else {
+        rnic_device_doorbell(guest->dev, page + RNIC_DB_KICK, 4);
+    }
 }
 
 void th_post_recv(struct th_qp *qp, uint64_t wr_id, const struct rnic_sge *sge,

@@ -29,6 +29,8 @@ struct th_options {
     /* The device's host, called with the guest; NULL: one that checks every
      * mapping and takes every trace text */
     const struct rnic_host_ops *ops;
+    /* Doorbells are rung on the engine's thread and served there at once */
+    bool kicks;
 };
 
 struct th_eq {

@@ -123,8 +123,8 @@ static void test_kick_of_a_missing_context_is_a_guest_error(void)
 
     kick(guest, 2);
     th_wait(th_stat(guest, RNIC_STAT_guest_errors) == 1);
-    g_assert_nonnull(strstr(guest->trace_text[RNIC_TRACE_guest_error],
-                            "no context 2"));
+    g_assert_nonnull(
+        strstr(guest->trace_text[RNIC_TRACE_guest_error], "no context 2"));
     th_guest_free(guest);
 }
 
@@ -149,9 +149,15 @@ static void test_writes_elsewhere_in_the_pages_are_ignored(void)
         uint64_t offset;
         unsigned size;
     } writes[] = {
-        { 0, 1 }, { 0, 2 }, { 0, 8 }, { 1, 4 }, { 4, 4 },
-        { RNIC_DB_PAGE_SIZE - 4, 4 }, { RNIC_BAR_DB_SIZE, 4 },
-        { RNIC_BAR_DB_SIZE * 2ull, 4 }, { UINT64_MAX - 3, 4 },
+        { 0, 1 },
+        { 0, 2 },
+        { 0, 8 },
+        { 1, 4 },
+        { 4, 4 },
+        { RNIC_DB_PAGE_SIZE - 4, 4 },
+        { RNIC_BAR_DB_SIZE, 4 },
+        { RNIC_BAR_DB_SIZE * 2ull, 4 },
+        { UINT64_MAX - 3, 4 },
         { 1ull << 44, 4 },
     };
     struct th_guest *guest = th_guest_started(NULL);
@@ -200,6 +206,9 @@ static void test_many_kicks_wake_the_engine_once(void)
     th_run_for(5);
     g_assert_false(is_readable(guest));
     wakeups = th_stat(guest, RNIC_STAT_wakeups);
+    /* The engine does not read it: what was written until now */
+    g_assert_cmpint(read(guest->dev->event_fd, &count, sizeof(count)), ==,
+                    sizeof(count));
     for (i = 0; i < 100; i++) {
         th_ring(guest, 0, i);
         /* Other reasons to wake it, too */
@@ -215,6 +224,43 @@ static void test_many_kicks_wake_the_engine_once(void)
     th_run_for(5);
     g_assert_cmpuint(th_stat(guest, RNIC_STAT_wakeups), ==, wakeups + 1);
     g_assert_false(is_readable(guest));
+    th_guest_free(guest);
+}
+
+static void test_kick_on_the_engine_is_served_at_once(void)
+{
+    struct th_guest *guest = th_guest_started(NULL);
+    uint64_t wakeups;
+
+    th_run_for(5);
+    guest->options.kicks = true;
+    wakeups = th_stat(guest, RNIC_STAT_wakeups);
+    th_ring(guest, 0, 5);
+    g_assert_true(is_clear(guest, 0));
+    g_assert_cmpuint(doorbells(guest), ==, 1);
+    g_assert_cmpuint(th_stat(guest, RNIC_STAT_wakeups), ==, wakeups + 1);
+    /* Nobody was woken for it */
+    g_assert_false(is_readable(guest));
+
+    /* Others still have to wake it */
+    guest->options.kicks = false;
+    th_ring(guest, 0, 6);
+    g_assert_true(is_readable(guest));
+    th_wait(doorbells(guest) == 2);
+    th_guest_free(guest);
+}
+
+static void test_kick_on_the_engine_is_kept_while_quiesced(void)
+{
+    struct th_guest *guest = th_guest_started(NULL);
+
+    guest->options.kicks = true;
+    rnic_device_quiesce(guest->dev);
+    th_ring(guest, 0, 5);
+    g_assert_false(is_clear(guest, 0));
+    g_assert_cmpuint(doorbells(guest), ==, 0);
+    rnic_device_resume(guest->dev);
+    th_wait(doorbells(guest) == 1);
     th_guest_free(guest);
 }
 
@@ -243,8 +289,8 @@ static gpointer ringer(gpointer opaque)
 
         __atomic_fetch_or(&dbmap->word[qpn >> 6],
                           GUINT64_TO_LE(1ull << (qpn & 63)), __ATOMIC_SEQ_CST);
-        __atomic_fetch_or(&dbmap->summary[0],
-                          GUINT64_TO_LE(1ull << (qpn >> 6)), __ATOMIC_SEQ_CST);
+        __atomic_fetch_or(&dbmap->summary[0], GUINT64_TO_LE(1ull << (qpn >> 6)),
+                          __ATOMIC_SEQ_CST);
         kick(guest, 0);
     }
     return NULL;
@@ -284,6 +330,8 @@ int main(int argc, char **argv)
     ADD(writes_elsewhere_in_the_pages_are_ignored);
     ADD(kick_before_enable_is_dropped);
     ADD(many_kicks_wake_the_engine_once);
+    ADD(kick_on_the_engine_is_served_at_once);
+    ADD(kick_on_the_engine_is_kept_while_quiesced);
     ADD(doorbells_are_kept_while_quiesced);
     ADD(no_doorbell_is_lost_in_a_race);
     return g_test_run();
