@@ -129,6 +129,8 @@ struct rnic_read {
 
 void rnic_tx_init(struct rnic_qp *qp);
 void rnic_tx_free(struct rnic_qp *qp);
+/* When no QP is left */
+void rnic_tx_scratch_free(struct rnic_device *dev);
 /* After rnic_qp_connected(): the ready-to-receive message */
 void rnic_tx_push_rtr(struct rnic_qp *qp);
 /* One turn; true: wants another one */

@@ -662,5 +662,5 @@ void rnic_qp_reset_all(struct rnic_device *dev)
             qp_free(dev->qps[i], false);
         }
     }
-    g_clear_pointer(&dev->qp_scratch, g_free);
+    rnic_tx_scratch_free(dev);
 }

@@ -13,6 +13,15 @@
 
 /* Octets that one QP sends before the next one has its turn */
 #define TURN_OCTETS (1024 * 1024)
+
+/* Messages that are kept to be used again; none where a checker of memory is to
+ * see the use of one that is gone */
+#ifdef __SANITIZE_ADDRESS__
+#define SPARE_MAX 0
+#else
+#define SPARE_MAX 256
+#endif
+
 static void msg_append(struct rnic_tx *tx, struct rnic_tx_msg *msg)
 {
     msg->next = NULL;
@@ -20,26 +29,55 @@ static void msg_append(struct rnic_tx *tx, struct rnic_tx_msg *msg)
     tx->tail = &msg->next;
 }
 
-static struct rnic_tx_msg *msg_new(enum rnic_tx_kind kind)
+static struct rnic_tx_msg *msg_new(struct rnic_qp *qp, enum rnic_tx_kind kind)
 {
-    struct rnic_tx_msg *msg = g_new(struct rnic_tx_msg, 1);
+    struct rnic_qp_scratch *s = qp->dev->qp_scratch;
+    struct rnic_tx_msg *msg = s->spare;
 
+    if (msg) {
+        s->spare = msg->next;
+        s->num_spare--;
+    } else {
+        msg = g_new(struct rnic_tx_msg, 1);
+    }
     /* The work request behind it is filled in by who needs it */
     memset(msg, 0, offsetof(struct rnic_tx_msg, wr));
     msg->kind = kind;
     return msg;
 }
 
-static void msgs_drop(struct rnic_tx *tx)
+static void msg_free(struct rnic_qp *qp, struct rnic_tx_msg *msg)
 {
+    struct rnic_qp_scratch *s = qp->dev->qp_scratch;
+
+    if (s->num_spare + 1 <= SPARE_MAX) {
+        msg->next = s->spare;
+        s->spare = msg;
+        s->num_spare++;
+    } else {
+        g_free(msg);
+    }
+}
+
+static void staged_free(struct rnic_qp *qp)
+{
+    if (qp->tx->staged) {
+        msg_free(qp, g_steal_pointer(&qp->tx->staged));
+    }
+}
+
+static void msgs_drop(struct rnic_qp *qp)
+{
+    struct rnic_tx *tx = qp->tx;
+
     while (tx->head) {
         struct rnic_tx_msg *msg = tx->head;
 
         tx->head = msg->next;
-        g_free(msg);
+        msg_free(qp, msg);
     }
     tx->tail = &tx->head;
-    g_clear_pointer(&tx->staged, g_free);
+    staged_free(qp);
     tx->kept_msg = NULL;
 }
 
@@ -64,13 +102,28 @@ void rnic_tx_init(struct rnic_qp *qp)
     qp->tx = tx;
     if (!qp->dev->qp_scratch) {
         qp->dev->qp_scratch = g_malloc(sizeof(struct rnic_qp_scratch));
+        qp->dev->qp_scratch->spare = NULL;
+        qp->dev->qp_scratch->num_spare = 0;
     }
+}
+
+void rnic_tx_scratch_free(struct rnic_device *dev)
+{
+    struct rnic_qp_scratch *s = g_steal_pointer(&dev->qp_scratch);
+
+    while (s && s->spare) {
+        struct rnic_tx_msg *msg = s->spare;
+
+        s->spare = msg->next;
+        g_free(msg);
+    }
+    g_free(s);
 }
 
 void rnic_tx_free(struct rnic_qp *qp)
 {
     if (qp->tx) {
-        msgs_drop(qp->tx);
+        msgs_drop(qp);
         g_free(qp->tx->kept);
         g_free(qp->tx->reads);
         g_free(qp->tx->inbound);
@@ -181,7 +234,7 @@ static bool next_response(struct rnic_qp *qp)
         }
         return false;
     }
-    msg = msg_new(RNIC_TX_READ_RESPONSE);
+    msg = msg_new(qp, RNIC_TX_READ_RESPONSE);
     msg->inbound = *in;
     msg->length = in->rr.size;
     tx->inbound_head = (tx->inbound_head + 1) % tx->inbound_size;
@@ -267,7 +320,7 @@ static bool staged_read(struct rnic_qp *qp)
         sink.to = wr->sge[0].to;
     }
 
-    msg = msg_new(RNIC_TX_READ_REQUEST);
+    msg = msg_new(qp, RNIC_TX_READ_REQUEST);
     msg->rec = rec;
     msg->msn = tx->read_msn++;
     msg->read = read_push(tx, rec);
@@ -287,7 +340,7 @@ static bool staged_read(struct rnic_qp *qp)
         tx->staged_sge++;
     } while (tx->staged_sge < wr->num_sge && !wr->sge[tx->staged_sge].length);
     if (tx->staged_sge >= wr->num_sge) {
-        g_clear_pointer(&tx->staged, g_free);
+        staged_free(qp);
     }
     return true;
 }
@@ -318,7 +371,7 @@ static bool staged_local(struct rnic_qp *qp)
     }
     rnic_qp_stat(qp, RNIC_STAT_tx_wqes, 1);
     tx->staged->rec->done = true;
-    g_clear_pointer(&tx->staged, g_free);
+    staged_free(qp);
     rnic_sq_complete(qp);
     return !qp->fault;
 }
@@ -329,9 +382,9 @@ static bool next_send(struct rnic_qp *qp)
     struct rnic_tx_msg *msg = tx->staged;
 
     if (!msg) {
-        msg = msg_new(RNIC_TX_SEND);
+        msg = msg_new(qp, RNIC_TX_SEND);
         if (rnic_sq_fetch(qp, &msg->wr, &msg->rec) != RNIC_WQ_TAKEN) {
-            g_free(msg);
+            msg_free(qp, msg);
             return false;
         }
         tx->staged = msg;
@@ -438,7 +491,7 @@ void rnic_tx_message_done(struct rnic_qp *qp, struct rnic_tx_msg *msg)
         tx->inbound_active--;
         break;
     }
-    g_free(msg);
+    msg_free(qp, msg);
 }
 
 void rnic_tx_push_rtr(struct rnic_qp *qp)
@@ -447,12 +500,12 @@ void rnic_tx_push_rtr(struct rnic_qp *qp)
     struct rnic_tx_msg *msg;
 
     if (qp->params.send_rtr & RNIC_RTR_WRITE) {
-        msg = msg_new(RNIC_TX_WRITE);
+        msg = msg_new(qp, RNIC_TX_WRITE);
         memset(&msg->wr, 0, offsetof(struct rnic_send_wr, sge));
         /* Any STag does; some adapters dislike 0 even without payload */
         msg->wr.remote_stag = 1;
     } else if (qp->params.send_rtr & RNIC_RTR_READ) {
-        msg = msg_new(RNIC_TX_READ_REQUEST);
+        msg = msg_new(qp, RNIC_TX_READ_REQUEST);
         msg->rr = (struct rnic_rdmap_read_request){ .source_stag = 1 };
         msg->msn = tx->read_msn++;
         msg->read = read_push(tx, NULL);
@@ -605,7 +658,7 @@ void rnic_tx_terminate(struct rnic_qp *qp, const uint8_t *ulpdu,
     }
     memcpy(kept + rest, fpdu, len);
     g_free(tx->kept);
-    msgs_drop(tx);
+    msgs_drop(qp);
     tx->kept = kept;
     tx->kept_len = rest + len;
     tx->kept_pos = 0;

@@ -98,6 +98,9 @@ struct rnic_qp_scratch {
     size_t copy_len;
     uint8_t plain[RNIC_FPDU_MAX]; /* an FPDU before markers */
     uint8_t rx[256 * 1024];
+    /* Messages to be used again */
+    struct rnic_tx_msg *spare;
+    unsigned num_spare;
 };
 
 /* tx.c: appends the next message to the queue, if one may start */
