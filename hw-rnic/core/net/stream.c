@@ -12,19 +12,19 @@
 
 /* How long, and for how many octets, a closed stream waits for the peer's FIN;
  * and how many of them may wait */
-#define DRAIN_US        3000000
-#define DRAIN_OCTETS    (16u << 20)
-#define DRAIN_MAX       1024
+#define DRAIN_US 3000000
+#define DRAIN_OCTETS (16u << 20)
+#define DRAIN_MAX 1024
 
 /* MSS assumed when TCP does not say: IPv6's smallest MTU less its headers */
-#define MSS_FALLBACK    1220
+#define MSS_FALLBACK 1220
 
 /* A socket after its FIN, without an owner; in dev->draining */
 struct drain {
     struct rnic_source source;
     struct rnic_timer timer;
     GList link;
-    uint64_t octets;            /* that it may still read */
+    uint64_t octets; /* that it may still read */
 };
 
 static void drain_close(struct drain *drain)
@@ -95,8 +95,7 @@ void rnic_streams_reset(struct rnic_device *dev)
 
 static void stream_ready(struct rnic_source *source, uint32_t events)
 {
-    struct rnic_stream *stream = rnic_owner(source, struct rnic_stream,
-                                            source);
+    struct rnic_stream *stream = rnic_owner(source, struct rnic_stream, source);
 
     stream->ready(stream, events);
 }
@@ -129,13 +128,11 @@ static struct rnic_capture_flow *stream_flow(struct rnic_stream *stream)
 
     if (!stream->flow && dev->capture) {
         /* Of a connection to oneself only the initiator's end is written */
-        if (!stream->initiator &&
-            rnic_addr_find(dev->addrs, &stream->remote)) {
+        if (!stream->initiator && rnic_addr_find(dev->addrs, &stream->remote)) {
             return NULL;
         }
-        stream->flow = rnic_capture_flow_new(dev->capture, &stream->local,
-                                             &stream->remote,
-                                             stream->initiator);
+        stream->flow = rnic_capture_flow_new(
+            dev->capture, &stream->local, &stream->remote, stream->initiator);
     }
     return stream->flow;
 }
@@ -171,9 +168,16 @@ ssize_t rnic_stream_recv(struct rnic_stream *stream, const struct iovec *iov,
         .msg_iov = (struct iovec *)iov,
         .msg_iovlen = count,
     };
-    ssize_t n = received(stream, recvmsg(stream->source.fd, &msg,
-                                         MSG_DONTWAIT));
+    int fd = stream->source.fd;
+    ssize_t n;
 
+    /* What a small message takes; the host copies no list for it */
+    if (count == 1) {
+        n = recv(fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT);
+    } else {
+        n = recvmsg(fd, &msg, MSG_DONTWAIT);
+    }
+    n = received(stream, n);
     if (n > 0 && stream->dev->capture) {
         capture_data(stream, false, iov, count, n);
     }
@@ -200,8 +204,8 @@ int rnic_stream_peek(struct rnic_stream *stream)
 {
     uint8_t octet;
 
-    return received(stream, recv(stream->source.fd, &octet, 1,
-                                 MSG_PEEK | MSG_DONTWAIT));
+    return received(
+        stream, recv(stream->source.fd, &octet, 1, MSG_PEEK | MSG_DONTWAIT));
 }
 
 ssize_t rnic_stream_send(struct rnic_stream *stream, const struct iovec *iov,
@@ -211,9 +215,15 @@ ssize_t rnic_stream_send(struct rnic_stream *stream, const struct iovec *iov,
         .msg_iov = (struct iovec *)iov,
         .msg_iovlen = count,
     };
-    ssize_t n = sendmsg(stream->source.fd, &msg,
-                        MSG_DONTWAIT | MSG_NOSIGNAL | (eor ? MSG_EOR : 0));
+    int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (eor ? MSG_EOR : 0);
+    int fd = stream->source.fd;
+    ssize_t n;
 
+    if (count == 1) {
+        n = send(fd, iov->iov_base, iov->iov_len, flags);
+    } else {
+        n = sendmsg(fd, &msg, flags);
+    }
     if (n < 0) {
         return errno == EINTR || errno == EWOULDBLOCK ? -EAGAIN : -errno;
     }
@@ -233,8 +243,9 @@ unsigned rnic_stream_mss(struct rnic_stream *stream)
     int mss = 0;
     socklen_t len = sizeof(mss);
 
-    if (getsockopt(stream->source.fd, IPPROTO_TCP, TCP_MAXSEG, &mss,
-                   &len) < 0 || mss <= 0) {
+    if (getsockopt(stream->source.fd, IPPROTO_TCP, TCP_MAXSEG, &mss, &len) <
+            0 ||
+        mss <= 0) {
         return MSS_FALLBACK;
     }
     return mss;
