@@ -164,6 +164,12 @@ static bool own_thread(const struct bench_end *end)
 
 /* ---- Connections ---- */
 
+/* As many Reads as the device allows, which is what perftest asks for */
+static const struct th_connect params = {
+    .ird = RNIC_MAX_IRD,
+    .ord = RNIC_MAX_ORD,
+};
+
 /* The client's and the server's half of one connection */
 static void connect_qp(struct bench_side *side, unsigned crc, struct th_qp *qp)
 {
@@ -174,12 +180,12 @@ static void connect_qp(struct bench_side *side, unsigned crc, struct th_qp *qp)
     if (side->client) {
         local = th_sockaddr(addresses[crc][0], 0);
         remote = th_sockaddr(addresses[crc][1], PORT);
-        g_assert_cmpuint(th_connect(qp, &local, &remote, NULL), ==,
+        g_assert_cmpuint(th_connect(qp, &local, &remote, &params), ==,
                          RNIC_ADMIN_OK);
         th_event_wait(guest, RNIC_EV_CONNECT_REPLY, qp->qpn, &event);
     } else {
         th_event_wait(guest, RNIC_EV_CONNECT_REQUEST, TH_ANY_ID, &event);
-        g_assert_cmpuint(th_accept(qp, GUINT32_FROM_LE(event.conn_id), NULL),
+        g_assert_cmpuint(th_accept(qp, GUINT32_FROM_LE(event.conn_id), &params),
                          ==, RNIC_ADMIN_OK);
         th_event_wait(guest, RNIC_EV_ESTABLISHED, qp->qpn, &event);
     }
@@ -216,6 +222,7 @@ void bench_end_init(struct bench_end *end, struct bench_side *side,
     connect_qp(side, job->crc, end->qp);
     bench_tell(side, &end->stag, sizeof(end->stag));
     bench_hear(side, &end->peer_stag, sizeof(end->peer_stag));
+    end->guest->options.kicks = !own_thread(end);
     if (own_thread(end)) {
         th_eq_arm(&end->guest->ceq);
         engine_start(end);
@@ -230,6 +237,7 @@ void bench_end_free(struct bench_end *end)
     if (own_thread(end)) {
         engine_stop(end);
     }
+    end->guest->options.kicks = false;
     /* Both are past their last message before either closes */
     bench_tell(end->side, &done, 1);
     bench_hear(end->side, &done, 1);

@@ -19,7 +19,7 @@
 
 static unsigned window(const struct bench_job *job)
 {
-    unsigned most = job->opcode == RNIC_WR_READ ? 64 : WINDOW_MAX;
+    unsigned most = job->opcode == RNIC_WR_READ ? 128 : WINDOW_MAX;
 
     return CLAMP(WINDOW_OCTETS / job->size, WINDOW_MIN, most);
 }
@@ -222,9 +222,6 @@ void bench_pingpong(struct bench_side *side, const struct bench_job *job,
             last = end.buf.ptr[0] == LAST;
             ping(&end, &send, count++);
         } while (!last);
-        if (job->wait == WAIT_ONE_SLEEP || job->wait == WAIT_ONE_SPIN) {
-            rnic_device_run(end.guest->dev);
-        }
         bench_end_free(&end);
         return;
     }
