@@ -17,8 +17,8 @@
 
 /* By CRC off and on, then by client and server */
 static const char *const addresses[2][2] = {
-    { "10.0.0.1", "10.0.0.2" },
-    { "10.0.0.3", "10.0.0.4" },
+    { "10.0.201.1", "10.0.201.2" },
+    { "10.0.202.1", "10.0.202.2" },
 };
 
 /* ---- The device's host: as cheap as QEMU's can be ---- */
