@@ -27,6 +27,7 @@
 #include <rnic/admin.h>
 #include <rnic/cqe.h>
 #include <rnic/event.h>
+#include <rnic/net.h>
 #include <rnic/regs.h>
 #include <rnic/stats.h>
 #include <rnic/wqe.h>
@@ -212,6 +213,7 @@ struct rnic_dev {
 	struct rnic_adminq aq;
 	unsigned int num_vectors;
 	unsigned int num_ceqs;
+	unsigned int net_vector;	/* 0: shared with the admin queue */
 	struct rnic_eq aeq;
 	struct rnic_eq *ceqs;
 	struct rnic_uctx kctx;
@@ -239,6 +241,8 @@ struct rnic_dev {
 	spinlock_t addr_lock;		/* addrs */
 	struct list_head addrs;
 	struct notifier_block inet_nb, inet6_nb, netdev_nb;
+
+	struct rnic_net *net;		/* NULL: the device carries no IP */
 
 	struct mutex stats_lock;	/* stats_mem */
 	struct rnic_mem stats_mem;
@@ -402,6 +406,8 @@ int rnic_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 void rnic_sq_release(struct rnic_dev *rdev, struct rnic_qp *qp);
 int rnic_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		       const struct ib_recv_wr **bad_wr);
+/* For a QP of that context; for the net queue in the kernel's */
+void rnic_ring_doorbell(struct rnic_dev *rdev, struct rnic_uctx *uctx, u32 qpn);
 static inline void *rnic_wqe(struct rnic_wq *wq, u32 index)
 {
 	return wq->ring + (index & (wq->depth - 1)) * wq->stride;
@@ -431,6 +437,19 @@ void rnic_netdev_unregister(struct rnic_dev *rdev);
 /* Reports the net device's state as that of the port */
 int rnic_port_watch(struct rnic_dev *rdev);
 void rnic_port_unwatch(struct rnic_dev *rdev);
+
+/* rnic_net.c */
+struct rnic_net;
+int rnic_net_init(struct rnic_dev *rdev);
+void rnic_net_free(struct rnic_dev *rdev);
+int rnic_net_open(struct rnic_dev *rdev);
+void rnic_net_stop(struct rnic_dev *rdev);
+int rnic_net_change_mtu(struct rnic_dev *rdev, int mtu);
+void rnic_net_get_stats64(struct rnic_dev *rdev,
+			  struct rtnl_link_stats64 *stats);
+netdev_tx_t rnic_net_xmit(struct rnic_net *net, struct sk_buff *skb);
+/* In hard interrupt context */
+void rnic_net_interrupt(struct rnic_dev *rdev);
 
 /* rnic_stats.c */
 struct rdma_hw_stats *rnic_alloc_device_stats(struct ib_device *ibdev);

@@ -208,6 +208,14 @@ static irqreturn_t admin_irq(int irq, void *data)
 	 */
 	if (READ_ONCE(rdev->aeq.depth) && aeq_next(&rdev->aeq))
 		queue_work(rdev->event_wq, &rdev->aeq_work);
+	if (!rdev->net_vector)
+		rnic_net_interrupt(rdev);
+	return IRQ_HANDLED;
+}
+
+static irqreturn_t net_irq(int irq, void *data)
+{
+	rnic_net_interrupt(data);
 	return IRQ_HANDLED;
 }
 
@@ -234,13 +242,19 @@ int rnic_irqs_request(struct rnic_dev *rdev)
 	unsigned int want, i;
 	int ret, cpu;
 
-	want = min3(rnic_read(rdev, RNIC_REG_VECTORS), num_online_cpus() + 1,
-		    rdev->limits.eq);
+	want = min(num_online_cpus() + 1, rdev->limits.eq);
+	if (rdev->caps & RNIC_CAP_NET)
+		want++;
+	want = min(want, rnic_read(rdev, RNIC_REG_VECTORS));
 	ret = pci_alloc_irq_vectors(pdev, 1, max(want, 1u), PCI_IRQ_MSIX);
 	if (ret < 0) {
 		dev_err(&pdev->dev, "cannot get an MSI-X vector: %d\n", ret);
 		return ret;
 	}
+	/* Only a vector that completions can do without */
+	rdev->net_vector = 0;
+	if (rdev->caps & RNIC_CAP_NET && ret > 2)
+		rdev->net_vector = --ret;
 	rdev->num_vectors = ret;
 	rdev->num_ceqs = max(ret - 1, 1);
 	rdev->ceqs = kcalloc(rdev->num_ceqs, sizeof(*rdev->ceqs), GFP_KERNEL);
@@ -256,6 +270,12 @@ int rnic_irqs_request(struct rnic_dev *rdev)
 	if (ret)
 		goto err_ceqs;
 	rdev->ceqs[0].irq = rdev->aeq.irq;
+	if (rdev->net_vector) {
+		ret = request_irq(pci_irq_vector(pdev, rdev->net_vector),
+				  net_irq, 0, "rnic-net", rdev);
+		if (ret)
+			goto err_aeq;
+	}
 
 	cpu = cpumask_first(cpu_online_mask);
 	for (i = 1; i < rdev->num_vectors; i++) {
@@ -277,6 +297,9 @@ err_irqs:
 		irq_set_affinity_and_hint(rdev->ceqs[i - 1].irq, NULL);
 		free_irq(rdev->ceqs[i - 1].irq, &rdev->ceqs[i - 1]);
 	}
+	if (rdev->net_vector)
+		free_irq(pci_irq_vector(pdev, rdev->net_vector), rdev);
+err_aeq:
 	free_irq(rdev->aeq.irq, rdev);
 err_ceqs:
 	kfree(rdev->ceqs);
@@ -293,6 +316,8 @@ void rnic_irqs_free(struct rnic_dev *rdev)
 		irq_set_affinity_and_hint(rdev->ceqs[i - 1].irq, NULL);
 		free_irq(rdev->ceqs[i - 1].irq, &rdev->ceqs[i - 1]);
 	}
+	if (rdev->net_vector)
+		free_irq(pci_irq_vector(rdev->pdev, rdev->net_vector), rdev);
 	free_irq(rdev->aeq.irq, rdev);
 	pci_free_irq_vectors(rdev->pdev);
 }

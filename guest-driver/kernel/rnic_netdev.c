@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The net device: it gives the port its addresses, state and name space. It
- * carries no packets.
+ * The net device: it gives the port its addresses, state and name space. Its
+ * packets are in rnic_net.c.
  */
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
@@ -10,6 +10,9 @@
 #include <net/if_inet6.h>
 
 #include "rnic.h"
+
+/* Room for IPv6's largest header before the length of 65535 is reached */
+#define RNIC_MAX_MTU	65520
 
 struct rnic_netdev_priv {
 	struct rnic_dev *rdev;
@@ -44,28 +47,52 @@ static struct rnic_dev *netdev_to_rnic(struct net_device *ndev)
 
 static int rnic_ndo_open(struct net_device *ndev)
 {
-	int ret = set_link(netdev_to_rnic(ndev), true);
+	struct rnic_dev *rdev = netdev_to_rnic(ndev);
+	int ret = set_link(rdev, true);
 
 	if (ret)
 		return ret;
+	ret = rnic_net_open(rdev);
+	if (ret) {
+		set_link(rdev, false);
+		return ret;
+	}
 	netif_carrier_on(ndev);
 	return 0;
 }
 
 static int rnic_ndo_stop(struct net_device *ndev)
 {
+	struct rnic_dev *rdev = netdev_to_rnic(ndev);
+
 	netif_carrier_off(ndev);
+	rnic_net_stop(rdev);
 	/* A dead device has no link either */
-	set_link(netdev_to_rnic(ndev), false);
+	set_link(rdev, false);
 	return 0;
 }
 
 static netdev_tx_t rnic_ndo_start_xmit(struct sk_buff *skb,
 				       struct net_device *ndev)
 {
+	struct rnic_net *net = netdev_to_rnic(ndev)->net;
+
+	if (net)
+		return rnic_net_xmit(net, skb);
 	dev_core_stats_tx_dropped_inc(ndev);
 	dev_kfree_skb_any(skb);
 	return NETDEV_TX_OK;
+}
+
+static int rnic_ndo_change_mtu(struct net_device *ndev, int mtu)
+{
+	return rnic_net_change_mtu(netdev_to_rnic(ndev), mtu);
+}
+
+static void rnic_ndo_get_stats64(struct net_device *ndev,
+				 struct rtnl_link_stats64 *stats)
+{
+	rnic_net_get_stats64(netdev_to_rnic(ndev), stats);
 }
 
 /* No ndo_set_mac_address: the GID is made of the address */
@@ -73,6 +100,8 @@ static const struct net_device_ops rnic_netdev_ops = {
 	.ndo_open = rnic_ndo_open,
 	.ndo_stop = rnic_ndo_stop,
 	.ndo_start_xmit = rnic_ndo_start_xmit,
+	.ndo_change_mtu = rnic_ndo_change_mtu,
+	.ndo_get_stats64 = rnic_ndo_get_stats64,
 	.ndo_validate_addr = eth_validate_addr,
 };
 
@@ -337,14 +366,17 @@ int rnic_netdev_register(struct rnic_dev *rdev)
 	/* The device terminates TCP: there are no neighbours to resolve */
 	ndev->flags |= IFF_NOARP;
 	ndev->min_mtu = ETH_MIN_MTU;
-	ndev->max_mtu = ETH_MAX_MTU;
+	ndev->max_mtu = RNIC_MAX_MTU;
 	eth_hw_addr_set(ndev, mac);
 	ether_addr_copy(ndev->perm_addr, mac);
 	netif_carrier_off(ndev);
 
-	ret = notifiers_register(rdev);
+	ret = rnic_net_init(rdev);
 	if (ret)
 		goto err_free;
+	ret = notifiers_register(rdev);
+	if (ret)
+		goto err_net;
 	ret = register_netdev(ndev);
 	if (ret) {
 		dev_err(&rdev->pdev->dev, "cannot register net device: %d\n",
@@ -356,6 +388,8 @@ int rnic_netdev_register(struct rnic_dev *rdev)
 err_notifiers:
 	notifiers_unregister(rdev);
 	addrs_free(rdev);
+err_net:
+	rnic_net_free(rdev);
 err_free:
 	free_netdev(ndev);
 	return ret;
@@ -368,6 +402,7 @@ void rnic_netdev_unregister(struct rnic_dev *rdev)
 	notifiers_unregister(rdev);
 	flush_work(&rdev->addr_work);
 	addrs_free(rdev);
+	rnic_net_free(rdev);
 	free_netdev(rdev->ndev);
 }
 

@@ -7,17 +7,17 @@
 
 #include "rnic.h"
 
-static void ring_doorbell(struct rnic_dev *rdev, struct rnic_qp *qp)
+void rnic_ring_doorbell(struct rnic_dev *rdev, struct rnic_uctx *uctx, u32 qpn)
 {
-	struct rnic_dbmap *dbmap = qp->uctx->dbmap;
+	struct rnic_dbmap *dbmap = uctx->dbmap;
 
-	set_bit_le(qp->qpn, dbmap->word);
+	set_bit_le(qpn, dbmap->word);
 	/* The device takes the summary first, then the word */
 	smp_mb__after_atomic();
-	set_bit_le(qp->qpn >> 6, dbmap->summary);
+	set_bit_le(qpn >> 6, dbmap->summary);
 	/* It looks when it is kicked */
 	smp_mb__after_atomic();
-	writel(0, rdev->db + qp->uctx->id * RNIC_DB_PAGE_SIZE + RNIC_DB_KICK);
+	writel(0, rdev->db + uctx->id * RNIC_DB_PAGE_SIZE + RNIC_DB_KICK);
 }
 
 /* After a producer index was published */
@@ -26,7 +26,7 @@ static void tell_device(struct rnic_dev *rdev, struct rnic_qp *qp, bool ring)
 	if (unlikely(rnic_is_dead(rdev)))
 		queue_work(rdev->wq, &rdev->flush_work);
 	else if (ring)
-		ring_doorbell(rdev, qp);
+		rnic_ring_doorbell(rdev, qp->uctx, qp->qpn);
 }
 
 static void put_sges(struct rnic_sge *dst, const struct ib_sge *src, int num)
@@ -206,7 +206,7 @@ void rnic_sq_release(struct rnic_dev *rdev, struct rnic_qp *qp)
 	/* The index before the doorbell */
 	mb();
 	if (held)
-		ring_doorbell(rdev, qp);
+		rnic_ring_doorbell(rdev, qp->uctx, qp->qpn);
 }
 
 int rnic_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,

@@ -6,6 +6,7 @@
 #include "cm.h"
 #include "device.h"
 #include "mr.h"
+#include "netq.h"
 #include "qp.h"
 
 /* Commands of one turn: others work between them */
@@ -293,6 +294,20 @@ static enum rnic_admin_status cmd_query_stats(struct rnic_device *dev,
     return RNIC_ADMIN_OK;
 }
 
+static enum rnic_admin_status cmd_create_netq(struct rnic_device *dev,
+                                              const struct rnic_asqe *cmd,
+                                              struct rnic_acqe *resp)
+{
+    return rnic_netq_create(dev, &cmd->create_netq);
+}
+
+static enum rnic_admin_status cmd_destroy_netq(struct rnic_device *dev,
+                                               const struct rnic_asqe *cmd,
+                                               struct rnic_acqe *resp)
+{
+    return rnic_netq_destroy(dev);
+}
+
 /* What the trace shows of a command's arguments: the first 32-bit words, in
  * this order, with these names */
 #define MAX_SHOWN   5
@@ -339,6 +354,10 @@ static const struct command {
     [RNIC_CMD_ACCEPT] = { "ACCEPT", cmd_accept, { "connection", "QP" } },
     [RNIC_CMD_REJECT] = { "REJECT", cmd_reject, { "connection" } },
     [RNIC_CMD_QUERY_STATS] = { "QUERY_STATS", cmd_query_stats },
+    [RNIC_CMD_CREATE_NETQ] = { "CREATE_NETQ", cmd_create_netq,
+                               { "vector", "transmit depth",
+                                 "receive depth" } },
+    [RNIC_CMD_DESTROY_NETQ] = { "DESTROY_NETQ", cmd_destroy_netq },
 };
 
 const char *rnic_admin_status_name(enum rnic_admin_status status)

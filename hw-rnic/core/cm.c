@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "cm-private.h"
+#include "netq.h"
 
 #include <errno.h>
 #include <sys/resource.h>
@@ -490,6 +491,7 @@ enum rnic_admin_status rnic_cm_addr_add(struct rnic_device *dev,
     rnic_trace(dev, addr, "%s added; %s", rnic_sockaddr_str(&guest, text),
                addr->usable ? rnic_sockaddr_str(&addr->host, host) :
                "no address of the host stands for it");
+    rnic_netq_addr_added(dev, addr);
     if (dev->cm->link_up) {
         rnic_listeners_bind(dev, addr);
     }
@@ -513,6 +515,7 @@ enum rnic_admin_status rnic_cm_addr_del(struct rnic_device *dev,
     rnic_trace(dev, addr, "%s removed", rnic_sockaddr_str(&addr->guest, text));
     rnic_listeners_unbind(dev, addr);
     end_connections(dev->cm, &addr->guest);
+    rnic_netq_addr_removed(dev, addr);
     rnic_addr_remove(dev->addrs, addr);
     return RNIC_ADMIN_OK;
 }

@@ -8,6 +8,7 @@
 #include "mr.h"
 #include "net/addr.h"
 #include "net/capture.h"
+#include "netq.h"
 #include "qp.h"
 
 /* ---- Configuration ---- */
@@ -153,6 +154,7 @@ static void drop_objects(struct rnic_device *dev)
     rnic_admin_disable(dev);
     /* First: then nobody searches it for the events of what goes */
     rnic_aeq_forget_all(dev);
+    rnic_netq_reset(dev);
     rnic_cm_reset(dev);
     rnic_scan_stop(dev);
     rnic_qp_reset_all(dev);

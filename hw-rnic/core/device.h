@@ -24,6 +24,7 @@ struct rnic_addrs;
 struct rnic_capture;
 struct rnic_mr_table;
 struct rnic_qp;
+struct rnic_netq;
 
 /* The object of @type whose @member @ptr points to */
 #define rnic_owner(ptr, type, member) \
@@ -238,6 +239,7 @@ struct rnic_device {
     struct rnic_addrs *addrs;   /* net/addr.h */
     struct rnic_cm *cm;         /* cm.h */
     struct rnic_capture *capture; /* net/capture.h; NULL: none */
+    struct rnic_netq *netq;     /* netq.h; NULL: none */
 
     GQueue tx_ready;            /* struct rnic_qp with work to send */
     struct rnic_timer scan_timer; /* private to sq-scan.c, as are the next two */

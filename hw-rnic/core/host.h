@@ -37,7 +37,9 @@ enum rnic_dma_dir {
     X(term, "a Terminate sent or received")                                 \
     X(no_receive, "a Send arrived and no receive was posted")               \
     X(addr, "an address added, removed or refused")                         \
-    X(mr, "a memory region registered, invalidated or removed")
+    X(mr, "a memory region registered, invalidated or removed")             \
+    X(net_tx, "an IP packet sent or dropped")                               \
+    X(net_rx, "an IP packet received or dropped")
 
 enum rnic_trace_event {
 #define RNIC_TRACE_ENUM(name, description) RNIC_TRACE_##name,

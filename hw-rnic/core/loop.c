@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "device.h"
+#include "netq.h"
 #include "qp.h"
 
 /* Bounds of one rnic_device_run() */
@@ -283,6 +284,7 @@ static bool run_due(struct rnic_device *dev)
 
     more |= run_timers(dev);
     more |= rnic_qp_run_ready(dev);
+    more |= rnic_netq_run(dev);
     return more;
 }
 

@@ -3,6 +3,7 @@
  * User contexts and their doorbells
  */
 #include "device.h"
+#include "netq.h"
 #include "qp.h"
 
 #define SUMMARY_WORDS G_N_ELEMENTS(((struct rnic_dbmap *)0)->summary)
@@ -158,6 +159,10 @@ static void run_context(struct rnic_device *dev, uint32_t id)
             uint32_t qpn = taken[i].index * 64 + __builtin_ctzll(bits);
 
             rnic_stat_own(dev, RNIC_STAT_doorbells, 1);
+            if (qpn == RNIC_NETQ_QPN && id == 0 && dev->netq) {
+                rnic_netq_kick(dev);
+                continue;
+            }
             rnic_trace(dev, doorbell, "context %u rings for QP %u", id, qpn);
             rnic_qp_kick(dev, qpn, uctx);
         }

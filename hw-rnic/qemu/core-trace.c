@@ -27,7 +27,9 @@
     X(term, TERM)                                                              \
     X(no_receive, NO_RECEIVE)                                                  \
     X(addr, ADDR)                                                              \
-    X(mr, MR)
+    X(mr, MR)                                                                  \
+    X(net_tx, NET_TX)                                                          \
+    X(net_rx, NET_RX)
 
 bool rnic_core_trace_enabled(void *opaque, enum rnic_trace_event event)
 {

@@ -44,6 +44,8 @@ enum rnic_admin_opcode {
     RNIC_CMD_REJECT = 25,
     RNIC_CMD_QUERY_STATS = 26,
     RNIC_CMD_MODIFY_CQ = 27,
+    RNIC_CMD_CREATE_NETQ = 28,  /* with RNIC_CAP_NET */
+    RNIC_CMD_DESTROY_NETQ = 29,
 };
 
 enum rnic_admin_status {
@@ -261,6 +263,20 @@ struct rnic_cmd_accept {        /* and REJECT: qpn, ird, ord are 0 */
     __le64 pdata;
 };
 
+/* DESTROY_NETQ has no parameters */
+struct rnic_cmd_create_netq {
+    __le32 vector;
+    __le32 tx_depth;            /* 2^n each, up to RNIC_NETQ_MAX_DEPTH */
+    __le32 rx_depth;
+    __le32 tx_offset;           /* in buf, 64-aligned */
+    __le32 rx_offset;
+    __le32 cq_offset;
+    __le32 dbrec_offset;        /* behind the rings */
+    __le32 rsvd;
+    struct rnic_buf_desc buf;
+    __le64 status_addr;         /* struct rnic_netq_status */
+};
+
 /* Writes the counters of stats.h as __le64, in order; count: how many fit */
 struct rnic_cmd_query_stats {
     __le64 addr;
@@ -296,6 +312,7 @@ struct rnic_asqe {
         struct rnic_cmd_connect connect;
         struct rnic_cmd_accept accept;
         struct rnic_cmd_query_stats query_stats;
+        struct rnic_cmd_create_netq create_netq;
         __u8 raw[120];
     };
 };

@@ -41,7 +41,18 @@
     X(rejects, "connection requests rejected")                              \
     X(conn_refused_policy, "connections refused by the host's policy")      \
     X(scan_finds, "producer indices that the background scan found moved")  \
-    X(early_sends, "QPs that failed for sends posted before RTS")
+    X(early_sends, "QPs that failed for sends posted before RTS")           \
+    X(net_tx_packets, "IP packets sent")                                    \
+    X(net_tx_octets, "octets of IP packets sent")                           \
+    X(net_rx_packets, "IP packets received")                                \
+    X(net_rx_octets, "octets of IP packets received")                       \
+    X(net_tx_dropped, "IP packets not sent, for any reason")                \
+    X(net_tx_spoofed, "IP packets not sent: source not of this device")     \
+    X(net_tx_unreachable, "IP packets not sent: nobody has the address")    \
+    X(net_tx_full, "IP packets not sent: the receiver did not keep up")     \
+    X(net_rx_dropped, "IP packets not received, for any reason")            \
+    X(net_rx_no_buffer, "IP packets not received: no buffer posted")        \
+    X(net_rx_refused, "IP packets not received: not from whom they say")
 
 enum rnic_stat {
 #define RNIC_STAT_ENUM(name, description) RNIC_STAT_##name,

@@ -163,7 +163,7 @@ static void test_unknown_opcodes_are_refused(void)
     unsigned opcode;
 
     make_objects(&o);
-    for (opcode = RNIC_CMD_MODIFY_CQ + 1; opcode < 256; opcode++) {
+    for (opcode = RNIC_CMD_DESTROY_NETQ + 1; opcode < 256; opcode++) {
         struct rnic_asqe cmd = { .opcode = opcode };
 
         g_assert_cmpuint(th_admin(o.guest, &cmd, NULL), ==,
