@@ -11,11 +11,14 @@
 """
 
 from .agent import Command, Result
+from .case import PairCase, full
 from .device import Device
 from .errors import CommandFailed, VmDied, VmError
 from .fabric import claim_fabric_id
 from .image import Image
+from .pair import Pair
 from .vm import Kmsg, Vm, start_all
 
-__all__ = ['Command', 'CommandFailed', 'Device', 'Image', 'Kmsg', 'Result',
-           'Vm', 'VmDied', 'VmError', 'claim_fabric_id', 'start_all']
+__all__ = ['Command', 'CommandFailed', 'Device', 'Image', 'Kmsg', 'Pair',
+           'PairCase', 'Result', 'Vm', 'VmDied', 'VmError', 'claim_fabric_id',
+           'full', 'start_all']

@@ -154,6 +154,15 @@ class Agent:
             command.close_input()
         return command
 
+    def guest_was_reset(self):
+        """The commands that ran are gone, and a new agent will come."""
+        with self.changed:
+            self.uptime = None
+            for command in self._commands.values():
+                command.rc = 128 + signal.SIGKILL
+            self._commands.clear()
+            self.changed.notify_all()
+
     def close(self):
         self._lost('the VM was stopped')
         try:
@@ -181,7 +190,9 @@ class Agent:
                 tag, value = int(args[0]), int(args[1])
                 data = stream.read(value) if verb == b'out' else b''
                 with self.changed:
-                    command = self._commands[tag]
+                    command = self._commands.get(tag)
+                    if not command:
+                        continue    # it ran when the guest was reset
                     if verb == b'out':
                         command._output += data
                     else:
@@ -191,5 +202,5 @@ class Agent:
                 if data and command._on_output:
                     command._on_output(data)
             self._lost('the VM ended')
-        except (OSError, ValueError, KeyError, IndexError) as e:
+        except (OSError, ValueError, IndexError) as e:
             self._lost(f'the agent\'s connection failed: {e!r}')

@@ -24,7 +24,7 @@ class Latency(NamedTuple):
     smallest: float
 
 
-def wait_listen(vm, where, timeout=60):
+def wait_listen(vm, where, timeout=30):
     """Wait until an rdma_cm listener is at `where`, as in '10.0.0.1:7174'.
 
     Programs whose output is no terminal say nothing in time.
@@ -61,21 +61,22 @@ def _run(server, client, addr, program, options, timeout):
     return numbers
 
 
-def bandwidth(server, client, addr, verb, size, count, timeout=180):
+def bandwidth(server, client, addr, verb, size, count, timeout=180,
+              options=''):
     """ib_<verb>_bw with `count` messages of `size` octets."""
     for _ in range(ATTEMPTS):
         row = _run(server, client, addr, f'ib_{verb}_bw',
-                   f'-s {size} -n {count}', timeout)
+                   f'-s {size} -n {count} {options}', timeout)
         if row[3] > 0:
             return Bandwidth(row[3] * 2 ** 20, row[3] * 2 ** 20 / size)
     raise VmError(f'ib_{verb}_bw -s {size}: printed 0.00 {ATTEMPTS} times')
 
 
-def latency(server, client, addr, verb, size, count, timeout=180):
+def latency(server, client, addr, verb, size, count, timeout=180, options=''):
     """ib_<verb>_lat with `count` messages of `size` octets."""
     for _ in range(ATTEMPTS):
         row = _run(server, client, addr, f'ib_{verb}_lat',
-                   f'-s {size} -n {count}', timeout)
+                   f'-s {size} -n {count} {options}', timeout)
         if row[4] > 0:
             return Latency(row[4], row[5], row[2])
     raise VmError(f'ib_{verb}_lat -s {size}: printed 0.00 {ATTEMPTS} times')

@@ -14,6 +14,7 @@ class Qmp:
     def __init__(self, sock, name):
         self.name = name
         self.events = []
+        self.connected = False
         self._sock = sock
         self._changed = threading.Condition()
         self._command_lock = threading.Lock()
@@ -27,6 +28,7 @@ class Qmp:
     def connect(self, timeout):
         self._wait(lambda: self._greeting, timeout, 'the QMP greeting')
         self.command('qmp_capabilities', timeout=timeout)
+        self.connected = True
 
     def command(self, name, arguments=None, timeout=60):
         """Run a command and return what it returns."""

@@ -175,12 +175,23 @@ class Vm:
     def wait_ready(self, timeout=BOOT_LIMIT):
         """Wait until the guest has loaded the driver and takes commands."""
         try:
-            self._qmp.connect(timeout)
+            if not self._qmp.connected:
+                self._qmp.connect(timeout)
             self.agent.wait_ready(timeout)
         except (VmError, TimeoutError) as e:
             raise VmError(f'{e}\n{self.diagnosis()}') from None
         self.boot_seconds = time.monotonic() - self._started
         return self
+
+    def reset(self, timeout=BOOT_LIMIT):
+        """Reset the machine and wait until it has booted again."""
+        # -no-reboot is for guests that reset themselves
+        self.qmp('set-action', reboot='reset')
+        self.qmp('system_reset')
+        self.qmp_event('RESET')
+        self.agent.guest_was_reset()
+        self.qmp('set-action', reboot='shutdown')
+        return self.wait_ready(timeout)
 
     def __enter__(self):
         try:
@@ -237,8 +248,13 @@ class Vm:
         return self._qmp.command('human-monitor-command',
                                  {'command-line': line})
 
-    def kmsg(self):
-        """The kernel log since just before the driver was loaded."""
+    def mark(self, text):
+        """Put a mark into the kernel log, for kmsg()."""
+        self.run(f"echo '<14>vm: {text}' >/dev/kmsg", 60, check=True)
+
+    def kmsg(self, mark='loading the driver'):
+        """The kernel log since a mark; without one since just before the
+        driver was loaded."""
         lines = []
         for line in self.run('dmesg -r', 60, True).output.splitlines():
             m = re.match(r'<(\d+)>\[\s*([\d.]+)\] ?(.*)', line)
@@ -248,11 +264,11 @@ class Vm:
                 last = lines[-1]
                 lines[-1] = last._replace(text=f'{last.text}\n{line}')
         marks = [i for i, k in enumerate(lines)
-                 if k.text == 'vm: loading the driver']
-        return lines[marks[0] + 1:] if marks else lines
+                 if k.text == f'vm: {mark}']
+        return lines[marks[-1] + 1:] if marks else lines
 
-    def kmsg_problems(self, allow=()):
-        """Lines of kmsg() that should not be there.
+    def kmsg_problems(self, allow=(), lines=None):
+        """Lines of `lines`, by default kmsg(), that should not be there.
 
         Those are all warnings and worse, and all lines that name rnic, except
         the two about an out-of-tree module, those that tell of a busy host,
@@ -260,7 +276,7 @@ class Vm:
         """
         allowed = [re.compile(p)
                    for p in (*TAINT_LINES, *LOAD_LINES, *allow)]
-        return [k for k in self.kmsg()
+        return [k for k in (self.kmsg() if lines is None else lines)
                 if (k.level <= 4 or 'rnic' in k.text)
                 and not any(p.search(k.text) for p in allowed)]
 

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""rdma-core's own tests in a guest, as far as an iWARP adapter can pass them.
+
+Most of the others connect queue pairs by hand, which iWARP cannot do, or test
+what the device does not have (UD, XRC, atomics, device memory).
+"""
+
+import re
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from rnicvm import PairCase  # noqa: E402
+
+# Runs named tests; a line for each: its verdict, its name, the reason
+RUNNER = b'''
+import os, sys, unittest
+sys.path[:0] = ['/root', '/root/tests']
+os.chdir('/root')
+sys.argv = ['run', '--dev', 'rnic0', '--gid', '0'] + sys.argv[1:]
+from args_parser import parser
+names = sys.argv[5:]
+import tests
+from tests import args_parser
+for p in {id(m): m for m in (parser, getattr(args_parser, 'parser'))}.values():
+    sys.argv = ['run', '--dev', 'rnic0', '--gid', '0']
+    p.parse_args()
+
+class Lines(unittest.TestResult):
+    def say(self, verdict, test, why=''):
+        why = str(why).strip().splitlines()
+        print('VERDICT', verdict, test.id().split('.', 1)[1],
+              why[-1] if why else '', flush=True)
+    def addSuccess(self, test): self.say('ok', test)
+    def addSkip(self, test, reason): self.say('skip', test, reason)
+    def addFailure(self, test, err): self.say('fail', test, err[1])
+    def addError(self, test, err): self.say('fail', test, err[1])
+
+loader = unittest.TestLoader()
+suite = loader.loadTestsFromNames(['tests.' + n for n in names])
+suite.run(Lines())
+'''
+
+MODULES = ('test_device', 'test_pd', 'test_qp', 'test_fork', 'test_cq',
+           'test_cqex', 'test_mr', 'test_rdmacm')
+
+MUST_PASS = '''
+test_cq.CQAPITest.test_create_cq
+test_cq.CQAPITest.test_create_cq_with_comp_channel
+test_fork.ForkAPITest.test_is_fork_initialized
+test_mr.MRTest.test_reg_mr_bad_flags
+test_rdmacm.CMTestCase.test_rdmacm_async_read
+test_rdmacm.CMTestCase.test_rdmacm_async_reject_traffic
+test_rdmacm.CMTestCase.test_rdmacm_async_write
+test_rdmacm.CMTestCase.test_rdmacm_sync_traffic
+'''.split()
+
+
+class Pyverbs(PairCase):
+    """The allow-list; a test of it that is skipped has failed."""
+
+    def verdicts(self, names, timeout):
+        self.a.push(RUNNER, '/tmp/run-pyverbs.py')
+        result = self.a.run('python3 /tmp/run-pyverbs.py ' + ' '.join(names),
+                            timeout)
+        found = re.findall(r'^VERDICT (\w+) (\S+) ?(.*)', result.output, re.M)
+        self.assertTrue(found, result.output[-2000:])
+        return {name: (verdict, why) for verdict, name, why in found}
+
+    def test_allow_list_passes(self):
+        verdicts = self.verdicts(MUST_PASS, 300)
+        for name in MUST_PASS:
+            with self.subTest(name=name):
+                self.assertEqual(verdicts.get(name), ('ok', ''))
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)
