@@ -23,22 +23,34 @@ mirror_sources() {
     cp -Rp "$1/." "$2/"
 }
 
+# kernel_make DIR [ARG]...: the modules of DIR for the kernel that
+# kernel_prepare* chose
+kernel_make() {
+    local dir=$1
+    shift
+    # By its real name: a link would change __FILE__ and the symvers' path
+    # Without BTF, which would need pahole and which nothing here reads
+    nice -n 5 make -C "$(realpath "$RNIC_KERNEL_HEADERS")" -j2 \
+        CONFIG_DEBUG_INFO_BTF_MODULES= "$@" M="$dir" modules
+}
+
 # rnic_ko_build DIR: (in a step) The checkout stays clean: the build happens in
 # a copy that keeps guest-driver/kernel and include/ where they are to each
 # other, one for each kernel.
 rnic_ko_build() {
-    local dir=$1 work
+    local dir=$1 work name
     work=$RNIC_CACHE/build/$(basename "$RNIC_KERNEL_DIR")
     mirror_sources "$RNIC_TOP/include" "$work/include"
     mirror_sources "$RNIC_TOP/guest-driver/kernel" "$work/guest-driver/kernel"
-    # By its real name: a link would change __FILE__ and the symvers' path
-    # Without BTF, which would need pahole and which nothing here reads
-    nice -n 5 make -C "$(realpath "$RNIC_KERNEL_HEADERS")" -j2 \
-        CONFIG_DEBUG_INFO_BTF_MODULES= \
-        M="$work/guest-driver/kernel" modules
+    mirror_sources "$RNIC_TOP/tests/vm/modules" "$work/tests/vm/modules"
+    kernel_make "$work/guest-driver/kernel"
+    kernel_make "$work/tests/vm/modules"
     # With debug information for decoding an oops, and without for the guest
     cp "$work/guest-driver/kernel/rnic.ko" "$dir/rnic.ko.debug"
     strip --strip-debug -o "$dir/rnic.ko" "$dir/rnic.ko.debug"
+    for name in "$work"/tests/vm/modules/*.ko; do
+        strip --strip-debug -o "$dir/$(basename "$name")" "$name"
+    done
 }
 
 # rnic_ko_check: (in a step) compile it anew for the kernel that
@@ -49,20 +61,23 @@ rnic_ko_check() {
     rm -rf "$work"
     mirror_sources "$RNIC_TOP/include" "$work/include"
     mirror_sources "$RNIC_TOP/guest-driver/kernel" "$work/guest-driver/kernel"
-    make -C "$(realpath "$RNIC_KERNEL_HEADERS")" -j2 KCFLAGS=-Werror \
-        CONFIG_DEBUG_INFO_BTF_MODULES= \
-        M="$work/guest-driver/kernel" modules 2>&1 | tee "$work/log"
+    mirror_sources "$RNIC_TOP/tests/vm/modules" "$work/tests/vm/modules"
+    {
+        kernel_make "$work/guest-driver/kernel" KCFLAGS=-Werror
+        kernel_make "$work/tests/vm/modules" KCFLAGS=-Werror
+    } 2>&1 | tee "$work/log"
     # modpost only warns of what it finds
     ! grep 'WARNING: modpost' "$work/log"
 }
 
-# rnic_ko: rnic.ko for the kernel that kernel_prepare* chose; exports RNIC_KO
+# rnic_ko: rnic.ko for the kernel that kernel_prepare* chose, with the tests'
+# own modules beside it; exports RNIC_KO
 rnic_ko() {
     local key
     key=$({
         basename "$RNIC_KERNEL_DIR"
         hash_tree "$RNIC_TOP/include" "$RNIC_TOP/guest-driver/kernel" \
-            "$RNIC_TOP/scripts/lib/driver.sh"
+            "$RNIC_TOP/tests/vm/modules" "$RNIC_TOP/scripts/lib/driver.sh"
     } | hash_text)
     product "rnic-ko-$RNIC_KERNEL_RELEASE" "$key" \
         "building rnic.ko for $RNIC_KERNEL_RELEASE" rnic_ko_build

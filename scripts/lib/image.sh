@@ -27,7 +27,7 @@ rnic_layer_build() {
     if [ -n "$RNIC_KO" ]; then
         cp -R "$RNIC_KERNEL_MODULES/lib/modules/$RNIC_KERNEL_RELEASE" \
             "$tree/usr/lib/modules/"
-        install -D -m 644 "$RNIC_KO" "$modules/updates/rnic.ko"
+        install -D -m 644 -t "$modules/updates" "${RNIC_KO%/*}"/*.ko
         ln -s usr/lib "$tree/lib"
         depmod -b "$tree" "$RNIC_KERNEL_RELEASE"
         # The other modules are in the layer below

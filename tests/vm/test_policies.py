@@ -209,7 +209,7 @@ class Policy:
     def test_user_posts_race_with_the_connection(self):
         mixed = 0
         for _ in range(20 if full() else 5):
-            ends = User(self.vm).run(early=0, options='-r 200')
+            ends = User(self.vm).run(early=0, options='-p 0 -r 200')
             client, server = ends['client'], ends['server']
             with self.subTest(client=client, server=server):
                 self.assertGreater(client['posted'], 0)

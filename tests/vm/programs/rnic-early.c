@@ -194,7 +194,7 @@ static void *race_run(void *opaque)
         } else {
             end->taken = end->posted;
         }
-        usleep(50);
+        usleep(200);
     }
     return NULL;
 }
