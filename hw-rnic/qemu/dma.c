@@ -21,7 +21,8 @@ void *rnic_dma_map(void *opaque, uint64_t addr, uint64_t *len,
                    enum rnic_dma_dir dir)
 {
     RnicState *s = opaque;
-    PCIDevice *pdev = PCI_DEVICE(s);
+    /* A checked cast compares strings, and this is called for every page */
+    PCIDevice *pdev = &s->parent_obj;
     MemTxAttrs attrs = {
         .requester_id = pci_requester_id(pdev),
         .memory = 1,
@@ -49,6 +50,6 @@ void rnic_dma_unmap(void *opaque, void *ptr, uint64_t len,
 {
     RnicState *s = opaque;
 
-    address_space_unmap(pci_get_address_space(PCI_DEVICE(s)), ptr, len,
+    address_space_unmap(pci_get_address_space(&s->parent_obj), ptr, len,
                         is_write(dir) && used > 0, used);
 }
