@@ -96,6 +96,14 @@ static void reset(struct test *t, struct fuzz_input *in)
 
 /* ---- Commands ---- */
 
+/* A power of two, or a little more or less */
+static uint64_t about_power(struct fuzz_input *in)
+{
+    uint8_t shift = fuzz_u8(in);
+
+    return (1ull << shift % 64) + (int8_t)fuzz_u8(in);
+}
+
 static void read_desc(struct fuzz_input *in, struct rnic_buf_desc *desc,
                       uint64_t length)
 {
@@ -235,7 +243,7 @@ static void read_command(struct test *t, struct fuzz_input *in,
         }
         cmd->reg_mr.iova = GUINT64_TO_LE(bits & 16 ? fuzz_u64(in) : 0x1000);
         read_desc(in, &cmd->reg_mr.buf,
-                  bits & 32 ? fuzz_u64(in) : fuzz_u16(in));
+                  bits & 32 ? about_power(in) : fuzz_u16(in));
         break;
     case RNIC_CMD_ALLOC_MR:
         cmd->alloc_mr.pdn = GUINT32_TO_LE(1);

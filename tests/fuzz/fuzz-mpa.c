@@ -33,6 +33,7 @@ struct connection {
 
 struct test {
     struct fuzz_guest *guest;
+    uint32_t qp_flags;
     struct th_cq *cq;
     struct connection conns[QPS];
     int peers[PEERS];            /* -1: none */
@@ -55,7 +56,7 @@ static void event_seen(void *opaque, const struct rnic_aeqe *event)
 
     fuzz_check(GUINT16_FROM_LE(event->pdata_len) <= RNIC_PDATA_MAX,
                "private data of %u octets", GUINT16_FROM_LE(event->pdata_len));
-    fuzz_check(status <= RNIC_CM_ADDR_GONE, "status %u", status);
+    fuzz_check(status <= RNIC_CM_EARLY_SEND, "status %u", status);
     if (type == RNIC_EV_CONNECT_REQUEST) {
         fuzz_check(t->listening && id == t->listener,
                    "CONNECT_REQUEST of a listener that is gone");
@@ -110,6 +111,7 @@ static void event_seen(void *opaque, const struct rnic_aeqe *event)
         break;
     case RNIC_EV_LISTEN_ERROR:
     case RNIC_EV_ADDR_CONFLICT:
+    case RNIC_EV_CQ_ERR:
         break;
     default:
         g_error("event %u", type);
@@ -118,7 +120,11 @@ static void event_seen(void *opaque, const struct rnic_aeqe *event)
 
 static void run(struct test *t)
 {
+    struct rnic_cqe cqe;
+
     fuzz_run(t->guest);
+    while (th_cq_poll(t->cq, &cqe)) {
+    }
     fuzz_events(t->guest, event_seen, t);
 }
 
@@ -144,6 +150,7 @@ static void qp_new(struct test *t, struct connection *conn)
     attr.sq_depth = attr.rq_depth = 4;
     attr.sq_stride = attr.rq_stride = 64;
     attr.send_cq = attr.recv_cq = t->cq;
+    attr.flags = t->qp_flags;
     conn->qp = th_qp_new(t->guest->th, &attr);
     conn->qpn = conn->qp->qpn;
 }
@@ -281,6 +288,25 @@ static void do_modify(struct test *t, struct connection *conn, unsigned state)
     }
 }
 
+/* Before it is connected, too */
+static void do_post(struct connection *conn, uint8_t bits)
+{
+    struct th_wr wr = {
+        .opcode = bits & 1 ? RNIC_WR_WRITE : RNIC_WR_SEND,
+        .flags = RNIC_WQE_SIGNALED,
+        .inline_data = "",
+    };
+
+    if (!conn->qp) {
+        return;
+    }
+    if (bits & 2) {
+        th_post_send_quiet(conn->qp, &wr, 1);
+    } else {
+        th_post_send(conn->qp, &wr, 1);
+    }
+}
+
 /* ---- The peers ---- */
 
 static void peer_say(int fd, const uint8_t *octets, size_t len)
@@ -383,7 +409,7 @@ static void step(struct test *t, struct fuzz_input *in)
     struct connection *conn = &t->conns[which % QPS];
     int *peer = &t->peers[which % PEERS];
 
-    switch (what % 20) {
+    switch (what % 21) {
     case 0:
     case 1:
         run(t);
@@ -443,6 +469,9 @@ static void step(struct test *t, struct fuzz_input *in)
             peer_drain(*peer);
         }
         break;
+    case 20:
+        do_post(conn, fuzz_u8(in));
+        break;
     }
 }
 
@@ -465,7 +494,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzz_input in = { data, size };
     struct th_options options;
     struct test t = { .listening = false };
-    uint8_t bits = fuzz_u8(&in);
+    uint8_t bits = fuzz_u8(&in), more = fuzz_u8(&in);
     unsigned i;
 
     world_reset();
@@ -480,6 +509,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         options.config.p2p && !(bits >> 4 & 3) ? RNIC_RTR_WRITE : bits >> 4 & 3;
     options.config.mpa_rev = bits & 64 ? 1 : 2;
     options.config.mpa_gate_strict = bits & 128;
+    options.config.sq_scan_ms = more & 1;
+    t.qp_flags = more & 2 ? RNIC_QP_ERROR_PRE_RTS : 0;
     options.config.max_connections = bits & 4 ? 3 : 0;
     options.config.pcap = bits & 4 ? capture_path() : NULL;
     t.guest = fuzz_guest_new(&options);

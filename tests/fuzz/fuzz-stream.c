@@ -4,7 +4,7 @@
  *
  * Rules that are watched: the device writes only where it was told to; a work
  * request completes once; what the device says is valid, and ends with at most
- * one Terminate.
+ * one Terminate; how TCP cuts what the peer says into pieces changes nothing.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -62,6 +62,7 @@ static const struct {
 struct wr {
     bool posted, completed;
     int slot; /* -1: none */
+    uint32_t len;
 };
 
 struct peer {
@@ -78,8 +79,12 @@ struct peer {
 
     int fd; /* -1: closed */
     struct rnic_qp_params params;
-    bool deaf;      /* does not read */
-    unsigned slice; /* octets of one write */
+    bool deaf;    /* does not read */
+    bool uncut;   /* slices are not looked at */
+    bool was_cut; /* they were, and nothing that depends on the time */
+    bool was_deaf;
+    GByteArray *outcome; /* receives, then regions, then the Terminate */
+    unsigned slice;      /* octets of one write */
     uint32_t send_msn, read_msn;
     GByteArray *heard;
 };
@@ -176,6 +181,7 @@ static void post_recv(struct peer *peer, uint32_t len)
     if (peer->num_recv == MAX_WRS || peer->open_recv == QUEUE_DEPTH) {
         return;
     }
+    wr->len = len;
     wr->slot = slot_take(peer, len);
     if (wr->slot < 0) {
         return;
@@ -223,6 +229,7 @@ static void post_send(struct peer *peer, struct fuzz_input *in)
     switch (wr.opcode) {
     case RNIC_WR_READ:
         len %= SLOT;
+        own->len = len;
         own->slot = slot_take(peer, len);
         if (own->slot < 0) {
             return;
@@ -266,6 +273,9 @@ static void complete(struct peer *peer, const struct rnic_cqe *cqe, bool recv)
     fuzz_check((cqe->opcode == RNIC_WR_RECV) == recv, "opcode of a CQE");
     wr->completed = true;
     slot_give(peer, wr->slot);
+    if (recv) {
+        g_byte_array_append(peer->outcome, (const uint8_t *)cqe, sizeof(*cqe));
+    }
     if (recv) {
         peer->open_recv--;
     } else {
@@ -413,8 +423,9 @@ static void say(struct peer *peer, const uint8_t *octets, size_t len)
 {
     unsigned tries = 0, parts = 0;
 
+    peer->was_cut |= peer->slice != 0;
     while (len && peer->fd >= 0) {
-        bool sliced = peer->slice && ++parts < MAX_PARTS;
+        bool sliced = peer->slice && !peer->uncut && ++parts < MAX_PARTS;
         size_t part = sliced ? MIN(len, peer->slice) : len;
         ssize_t n = send(peer->fd, octets, part, MSG_DONTWAIT | MSG_NOSIGNAL);
 
@@ -429,6 +440,9 @@ static void say(struct peer *peer, const uint8_t *octets, size_t len)
         if (n < 0 || sliced) {
             run(peer);
         }
+    }
+    if (peer->slice) {
+        run(peer);
     }
 }
 
@@ -458,7 +472,7 @@ static void say_tagged(struct peer *peer, struct fuzz_input *in,
     uint8_t how = fuzz_u8(in), region = fuzz_u8(in) % REGIONS;
     uint64_t offset = how & 1 ? fuzz_u64(in) : fuzz_u16(in);
     uint32_t len = how & 2 ? fuzz_u16(in) : fuzz_u8(in), stag;
-    uint64_t to = plan[region].iova + offset;
+    uint64_t to = plan[region].iova + offset, end = plan[region].len;
     uint8_t ulpdu[65535];
     size_t header;
 
@@ -468,7 +482,6 @@ static void say_tagged(struct peer *peer, struct fuzz_input *in,
     }
     if (opcode == RNIC_RDMAP_READ_RESPONSE && !(how & 8)) {
         /* As the oldest Read of the device wants it */
-        struct rnic_qp *qp = rnic_qp_find(peer->guest->th->dev, peer->qp->qpn);
         unsigned i;
 
         for (i = 0; i < peer->num_send; i++) {
@@ -476,10 +489,15 @@ static void say_tagged(struct peer *peer, struct fuzz_input *in,
                 break;
             }
         }
-        if (qp && i < peer->num_send) {
+        if (i < peer->num_send) {
             stag = peer->stag[LOCAL];
+            end = peer->send[i].len;
             to = plan[LOCAL].iova + peer->send[i].slot * SLOT + offset;
         }
+    }
+    if (how & 32) {
+        /* About up to the end */
+        len = MAX((int64_t)(end - offset) + (int8_t)len, 0);
     }
     header = rnic_rdmap_tagged_encode(opcode, !(how & 16), stag, to, ulpdu);
     len = MIN(len, sizeof(ulpdu) - header);
@@ -520,6 +538,10 @@ static void say_read_request(struct peer *peer, struct fuzz_input *in)
     };
     uint8_t ulpdu[RNIC_RDMAP_READ_REQUEST_SIZE];
 
+    if (how & 32) {
+        rr.size = plan[region].len - (rr.source_to - plan[region].iova) +
+                  (int8_t)rr.size;
+    }
     rnic_rdmap_read_request_encode(&rr, how & 8 ? fuzz_u32(in) : peer->read_msn,
                                    ulpdu);
     if (!(how & 8)) {
@@ -627,6 +649,7 @@ static void step(struct peer *peer, struct fuzz_input *in)
         break;
     case 16:
         peer->deaf = !peer->deaf;
+        peer->was_deaf = true;
         hear(peer);
         break;
     case 17:
@@ -691,10 +714,34 @@ static void connect_qp(struct peer *peer, struct fuzz_input *in)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* Adds what is left in memory; the outcome, or NULL: it depends on the time */
+static GByteArray *take_outcome(struct peer *peer)
 {
-    struct fuzz_input in = { data, size };
-    struct peer peer = { .fd = -1, .send_msn = 1, .read_msn = 1 };
+    struct rnic_resp_query_qp resp = { 0 };
+    unsigned i;
+
+    if (!peer->was_cut || peer->was_deaf) {
+        g_byte_array_unref(peer->outcome);
+        return NULL;
+    }
+    for (i = 0; i < REGIONS; i++) {
+        g_byte_array_append(peer->outcome, peer->buf[i].ptr, plan[i].len);
+    }
+    rnic_qp_query(peer->guest->th->dev, peer->qp->qpn, &resp);
+    g_byte_array_append(peer->outcome, (const uint8_t *)&resp.term,
+                        sizeof(resp.term));
+    return peer->outcome;
+}
+
+static GByteArray *run_input(struct fuzz_input in, bool uncut)
+{
+    struct peer peer = {
+        .fd = -1,
+        .send_msn = 1,
+        .read_msn = 1,
+        .uncut = uncut,
+        .outcome = g_byte_array_new(),
+    };
     struct th_options options;
     struct th_qp_attr attr;
     uint8_t bits = fuzz_u8(&in);
@@ -742,8 +789,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     check_heard(&peer);
     check_untouched(&peer);
+    peer.outcome = take_outcome(&peer);
     fuzz_guest_free(peer.guest);
     leave(&peer, false);
     g_byte_array_unref(peer.heard);
+    return peer.outcome;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct fuzz_input in = { data, size };
+    GByteArray *cut = run_input(in, false), *whole;
+
+    if (cut) {
+        whole = run_input(in, true);
+        fuzz_check(whole && whole->len == cut->len &&
+                       !memcmp(whole->data, cut->data, cut->len),
+                   "what came depends on where it was cut");
+        g_byte_array_unref(whole);
+        g_byte_array_unref(cut);
+    }
     return 0;
 }

@@ -407,6 +407,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     options.config.fpdu_max = bits & 1 ? 128 : 64768;
     options.config.mpa_gate_strict = bits & 2;
     options.whole_mappings = bits & 4;
+    options.config.sq_scan_ms = bits & 16 ? 1 : 0;
     t.kernel = bits & 8;
     t.guest = fuzz_guest_new(&options);
     fuzz_guest_start(t.guest);

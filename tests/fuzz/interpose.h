@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Included before everything in each source of the core, so that its system
- * calls about time, random numbers and sockets reach world.c instead
+ * calls about time, random numbers and sockets reach world.c instead, and the
+ * largest of its allocations
  */
 #ifndef TESTS_FUZZ_INTERPOSE_H
 #define TESTS_FUZZ_INTERPOSE_H
@@ -34,5 +35,8 @@
 #define recvmsg(fd, msg, flags) world_recvmsg(fd, msg, flags)
 #define sendmsg(fd, msg, flags) world_sendmsg(fd, msg, flags)
 #define close(fd) world_close(fd)
+#define g_malloc world_malloc
+#define g_malloc0 world_malloc0
+#define g_free world_free
 
 #endif

@@ -46,6 +46,13 @@ def write(region, offset, length, last=True):
     return u8(1, 2 + (0 if last else 16), region) + u16(offset) + u16(length)
 
 
+def to_end(step, region, offset, more=0):
+    """1 Write, 3 Read Response (of the oldest Read), 8 Read Request"""
+    if step == 8:
+        return u8(step, 32, region) + u16(more & 0xFFFF) + u8(offset)
+    return u8(step, 32, region) + u16(offset) + u8(more)
+
+
 def response(offset, length, last=True):
     return (u8(3, 2 + (0 if last else 16), 0) + u16(offset) + u16(length))
 
@@ -77,6 +84,10 @@ def stream_seeds():
         post(0, 100) + post(1, 0) + post(2, 39000) + post(5, 0, 5) +
         post(0, 5, flags=0x40) + post(0, 5, flags=0x80) + RUN + RUN,
         terminate(10) + RUN,
+        to_end(1, 5, 0) + to_end(1, 1, 8000) + to_end(8, 2, 7) +
+        post(3, 77) + RUN + to_end(3, 0, 0) + RUN,
+        to_end(1, 0, 9, 1) + RUN,
+        send(10, kind=1, stag=2) + send(10, kind=3, stag=5) + RUN,
         post(0, 30000) + DEAF + RUN + u8(19, 0) + DEAF + RUN + u8(20, 13),
         post(2, 30000) + DEAF + post(2, 39999) * 12 + RUN + u8(19, 1) +
         u8(20, 13) + RUN + DEAF + RUN,
@@ -85,6 +96,13 @@ def stream_seeds():
         send(10) * 3 + u8(18, 1) + RUN + RUN,
         send(70) + LEAVE + RUN + recv(10) + post(0, 1),
     ]
+    # Cut everywhere
+    for size in (1, 2, 5, 16, 17, 18, 19, 33, 47, 100):
+        for crc in (0, 2):
+            yield u8(0xE1) + u8(crc, 4, 4) + u8(21, size) + u16(0) + \
+                send(30) + write(0, 0, 3000) + read_request(2, 9) + \
+                send(20, last=False) + send(30, mo=20) + write(1, 8990, 10) + \
+                send(10, kind=1, stag=5) + terminate(3) + RUN
     # gate off, markers, initiator, CRC, SRQ and kernel in some mixtures
     for i, steps in enumerate(talk):
         for first, second in itertools.product((0xE1, 0xE9, 0xF5),
@@ -112,7 +130,7 @@ def mpa_seeds():
     rtr, leave, destroy = u8(10, 0), u8(11, 0), u8(15, 0)
     timeout = u8(18, 24)
     for config in (0x00, 0x81, 0x82, 0xB8, 0x98, 0xA9, 0x40, 0xBA):
-        head = u8(config) + listen
+        head = u8(config, 0) + listen
         for request in (frame(0), frame(0, bits=8), frame(0, bits=4),
                         frame(0, rev=2), frame(0, rev=2, more=0x0F),
                         frame(0, rev=2, more=0x0B), frame(0, more=0x40) +
@@ -128,7 +146,7 @@ def mpa_seeds():
         yield got + accept + destroy + run
         yield got + listen + accept + run
         yield head + peer_in + run + timeout + run
-        out = u8(config) + connect + run + peer_out
+        out = u8(config, 0) + connect + run + peer_out
         for reply in (frame(0, True), frame(0, True, bits=16),
                       frame(0, True, 2, more=0x07), frame(0, True, 2, more=0x0B),
                       frame(0, True, 2, more=0x01), frame(0, True, 2),
@@ -141,7 +159,12 @@ def mpa_seeds():
         yield out + u8(15, 1) + run
         yield head + connect_self + run + accept + run + run + u8(14, 1, 0)
         yield head + connect_self + run + reject + run
-    yield u8(0) + listen + u8(19, 1, 4) + peer_in + run
+    yield u8(0, 0) + listen + u8(19, 1, 4) + peer_in + run
+    # Posted before RTS, with and without a doorbell, and looked for
+    for more, bits in itertools.product(range(4), range(4)):
+        head = u8(0x82, more) + listen + connect_self + u8(20, 1, bits) + \
+            u8(18, 11) + run + accept + run
+        yield head + u8(20, 1, bits) + u8(18, 11) + run + run
 
 
 # ---- fuzz-wqe.c ----
@@ -178,7 +201,7 @@ def pub(side, count, rq=False, ring=True):
 
 def wqe_seeds():
     rest, take = u8(15), u8(10, 0) + u8(10, 1)
-    for bits, link in itertools.product((0x04, 0x00, 0x0D, 0x06),
+    for bits, link in itertools.product((0x04, 0x00, 0x0D, 0x16),
                                         (0x18, 0x19, 0x1A, 0x1D)):
         for srq in (0, 1):
             head = u8(bits, srq, 0x45, 0x86, link)
@@ -240,6 +263,8 @@ def admin_seeds():
                           for n in range(1, 4))
         pages = b"".join(u8(3, 0, n, 20 + n) for n in range(4))
         yield u8(0) + tables + pages + \
+            command(15, 1, 0x27, u8(9 * levels + 12, 0) +
+                    u8(levels | (levels - 1) << 2)) + \
             command(15, 1, 7, u16(9000) + u8(levels | (levels - 1) << 2)) + \
             command(5, 2, 4, u8(levels | (levels - 1) << 2))
     # Connections: to itself, to elsewhere, from elsewhere

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <glib.h>
 #include <netinet/in.h>
+#include <sanitizer/asan_interface.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -15,6 +16,8 @@
 #define MAX_FD 1024
 #define MAX_WAITING 64
 #define FIRST_PORT 20000
+#define LARGE (64u << 10)
+#define MAX_BLOCKS 16
 
 enum kind {
     NONE,
@@ -46,6 +49,14 @@ static int fail_errno;
 static size_t send_limit;
 static unsigned send_limited;
 
+struct block {
+    void *ptr; /* NULL: none */
+    size_t size;
+    bool used;
+};
+
+static struct block blocks[MAX_BLOCKS];
+
 static struct entry *entry_of(int fd)
 {
     return fd >= 0 && fd < MAX_FD ? &entries[fd] : NULL;
@@ -69,6 +80,11 @@ static int entry_new(int fd, enum kind kind)
 
 void world_reset(void)
 {
+    unsigned i;
+
+    for (i = 0; i < MAX_BLOCKS; i++) {
+        g_assert_false(blocks[i].used);
+    }
     while (num_outgoing) {
         close(outgoing[--num_outgoing]);
     }
@@ -463,4 +479,54 @@ int world_close(int fd)
         entry->listening = false;
     }
     return close(fd);
+}
+
+/* ---- Memory ---- */
+
+void *world_malloc(size_t size)
+{
+    unsigned i;
+
+    if (size < LARGE) {
+        return g_malloc(size);
+    }
+    for (i = 0; i < MAX_BLOCKS; i++) {
+        struct block *block = &blocks[i];
+
+        if (!block->ptr) {
+            block->ptr = g_malloc(size);
+            block->size = size;
+        }
+        if (!block->used && block->size == size) {
+            block->used = true;
+            ASAN_UNPOISON_MEMORY_REGION(block->ptr, size);
+            return block->ptr;
+        }
+    }
+    return g_malloc(size);
+}
+
+void *world_malloc0(size_t size)
+{
+    void *ptr = world_malloc(size);
+
+    if (ptr) {
+        memset(ptr, 0, size);
+    }
+    return ptr;
+}
+
+void world_free(void *ptr)
+{
+    unsigned i;
+
+    for (i = 0; ptr && i < MAX_BLOCKS; i++) {
+        if (blocks[i].ptr == ptr) {
+            /* Who still uses it is caught */
+            ASAN_POISON_MEMORY_REGION(ptr, blocks[i].size);
+            blocks[i].used = false;
+            return;
+        }
+    }
+    g_free(ptr);
 }

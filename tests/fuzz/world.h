@@ -14,7 +14,8 @@
 #include <sys/timerfd.h>
 #include <time.h>
 
-/* Everything as at the first input; descriptors must be closed by now */
+/* Everything as at the first input; descriptors must be closed and large
+ * blocks freed by now */
 void world_reset(void);
 void world_advance_us(uint64_t us);
 /* The @after-th call from now that can fail (0: none) fails with @err */
@@ -49,5 +50,13 @@ ssize_t world_recv(int fd, void *buf, size_t len, int flags);
 ssize_t world_recvmsg(int fd, struct msghdr *msg, int flags);
 ssize_t world_sendmsg(int fd, const struct msghdr *msg, int flags);
 int world_close(int fd);
+
+/*
+ * As GLib's, but large blocks are kept for the next device: to get them from
+ * the kernel and give them back took more time than the rest of an input
+ */
+void *world_malloc(size_t size);
+void *world_malloc0(size_t size);
+void world_free(void *ptr);
 
 #endif
