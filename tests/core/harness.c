@@ -46,6 +46,9 @@ static void *host_dma_map(void *opaque, uint64_t addr, uint64_t *len,
     unsigned i;
 
     g_assert_cmpuint(octets, >, 0);
+    if (guest->options.watch) {
+        guest->options.watch(guest, true, addr, octets, dir);
+    }
     if (addr < TH_BASE || offset >= guest->options.mem_size) {
         return NULL;
     }
@@ -83,6 +86,11 @@ static void host_dma_unmap(void *opaque, void *ptr, uint64_t len,
 
         if (mapped->ptr == ptr && mapped->len == len && mapped->dir == dir) {
             g_array_remove_index_fast(guest->mapped, i);
+            if (guest->options.watch) {
+                guest->options.watch(guest, false,
+                                     TH_BASE + ((uint8_t *)ptr - guest->mem),
+                                     len, dir);
+            }
             return;
         }
     }
@@ -117,6 +125,9 @@ static void host_trace(void *opaque, enum rnic_trace_event event,
     g_mutex_lock(&guest->trace_lock);
     guest->trace_count[event]++;
     g_strlcpy(guest->trace_text[event], text, sizeof(guest->trace_text[0]));
+    if (event == RNIC_TRACE_guest_error && guest->errors->len < TH_ERRORS) {
+        g_ptr_array_add(guest->errors, g_strdup(text));
+    }
     if (getenv("RNIC_TEST_TRACE")) {
         fprintf(stderr, "# %02x %s: %s\n", guest->options.config.mac[5],
                 names[event], text);
@@ -194,6 +205,7 @@ struct th_guest *th_guest_new(const struct th_options *options)
     guest->mapped = g_array_new(false, false, sizeof(struct th_mapped));
     guest->views = g_ptr_array_new_with_free_func(g_free);
     guest->objects = g_ptr_array_new_with_free_func(g_free);
+    guest->errors = g_ptr_array_new_with_free_func(g_free);
     guest->completions = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     g_queue_init(&guest->events);
     g_mutex_init(&guest->trace_lock);
@@ -242,6 +254,7 @@ void th_guest_free(struct th_guest *guest)
     }
     g_ptr_array_unref(guest->views);
     g_ptr_array_unref(guest->objects);
+    g_ptr_array_unref(guest->errors);
     munmap(guest->mem, guest->options.mem_size);
     close(guest->mem_fd);
     g_array_unref(guest->holes);

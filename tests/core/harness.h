@@ -20,6 +20,9 @@
 #define TH_BASE         0x7f4000000000ull
 #define TH_TIMEOUT_MS   20000
 #define TH_PD           7
+#define TH_ERRORS       4096
+
+struct th_guest;
 
 struct th_options {
     struct rnic_config config;
@@ -31,6 +34,11 @@ struct th_options {
     const struct rnic_host_ops *ops;
     /* Doorbells are rung on the engine's thread and served there at once */
     bool kicks;
+    /* Called before each mapping and after each unmapping that the device
+     * asked for; may change guest memory, and what the guest does on any
+     * thread */
+    void (*watch)(struct th_guest *guest, bool mapping, uint64_t addr,
+                  uint64_t len, enum rnic_dma_dir dir);
 };
 
 struct th_eq {
@@ -55,6 +63,7 @@ struct th_guest {
     GMutex trace_lock;
     unsigned trace_count[RNIC_TRACE_COUNT];
     char trace_text[RNIC_TRACE_COUNT][512]; /* the last of each */
+    GPtrArray *errors;          /* texts of guest_error, the first TH_ERRORS */
 
     /* The driver */
     uint64_t asq, acq;
