@@ -167,6 +167,8 @@ struct rnic_eq {
     uint32_t dbrec_offset;
     uint32_t pi;                /* free-running */
     uint32_t ci;                /* as last read; only trusted for fullness */
+    bool ci_bad;                /* told_ci was out of range, and was told */
+    uint32_t told_ci;
     unsigned refs;              /* CQs */
     struct rnic_buf buf;
 };

@@ -110,7 +110,11 @@ static bool eq_fill(struct rnic_device *dev, struct rnic_eq *eq,
     }
     if (eq->pi - ci <= eq->depth) {
         eq->ci = ci;
-    } else {
+        eq->ci_bad = false;
+    } else if (!eq->ci_bad || eq->told_ci != ci) {
+        /* Once, not with each look at it */
+        eq->ci_bad = true;
+        eq->told_ci = ci;
         rnic_guest_error(dev, "EQ %u: consumer index %u, but entries %u to %u "
                          "are unconsumed", eq->eqn, ci, eq->ci, eq->pi);
     }

@@ -115,6 +115,9 @@ enum rnic_mr_error rnic_sges_map(struct rnic_qp *qp,
                                  struct rnic_mapping *map, uint64_t *done);
 const char *rnic_wr_opcode_str(uint8_t opcode);
 
+/* The status cannot be written: told once, and the end of the connection */
+void rnic_qp_status_gone(struct rnic_qp *qp);
+
 /* ---- Sending (tx.c) ---- */
 
 /* A Read Request of ours whose response is due */

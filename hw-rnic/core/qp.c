@@ -39,13 +39,21 @@ struct rnic_qp *rnic_qp_find(struct rnic_device *dev, uint32_t qpn)
 
 /* ---- Status in guest memory ---- */
 
-static void status_store(struct rnic_qp *qp, size_t field, uint32_t value)
+void rnic_qp_status_gone(struct rnic_qp *qp)
 {
-    if (!rnic_dma_store32(qp->dev, qp->status_addr + field, value)) {
+    if (!qp->status_gone) {
+        qp->status_gone = true;
         rnic_guest_error(
             qp->dev, "qpn %u: the status at 0x%" PRIx64 " is not RAM any more",
             qp->qpn, qp->status_addr);
-        rnic_fault_local(qp, RNIC_EV_QP_FATAL);
+    }
+    rnic_fault_local(qp, RNIC_EV_QP_FATAL);
+}
+
+static void status_store(struct rnic_qp *qp, size_t field, uint32_t value)
+{
+    if (!rnic_dma_store32(qp->dev, qp->status_addr + field, value)) {
+        rnic_qp_status_gone(qp);
     }
 }
 

@@ -53,6 +53,7 @@ struct rnic_qp {
     uint32_t closing_pi;       /* CLOSING: where the SQ ends */
     bool drain_event;          /* SQ_DRAINED is due when CLOSING ends */
     bool sq_broken, rq_broken; /* bad producer index or not RAM: given up */
+    bool status_gone;          /* it was not RAM, and that was told */
     uint32_t scan_sq_pi, scan_rq_pi; /* as the background scan last saw them */
     struct rnic_fault *fault;        /* why the connection ends, or NULL */
     struct rnic_timer end_timer;
