@@ -111,6 +111,7 @@ static bool cq_fail(struct rnic_cq *cq, const char *why)
     };
 
     cq->overflowed = true;
+    cq->mod_pending = 0;
     rnic_timer_cancel(&cq->mod_timer);
     rnic_timer_cancel(&cq->hold_timer);
     rnic_guest_error(cq->dev,
