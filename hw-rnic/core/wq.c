@@ -116,10 +116,7 @@ bool rnic_sq_arm(struct rnic_qp *qp)
                           qp->status_addr +
                               offsetof(struct rnic_qp_status, sq_event),
                           sq->event)) {
-        rnic_guest_error(
-            qp->dev, "qpn %u: the status at 0x%" PRIx64 " is not RAM any more",
-            qp->qpn, qp->status_addr);
-        rnic_fault_local(qp, RNIC_EV_QP_FATAL);
+        rnic_qp_status_gone(qp);
         return false;
     }
     /* wqe.h: the index is read again after sq_event became visible */
@@ -362,7 +359,9 @@ enum rnic_wq_result rnic_rq_take(struct rnic_qp *qp, struct rnic_recv_wr *wr)
         wr->num_sge = 0;
         wr->error = RNIC_WC_LOC_QP_OP_ERR;
     }
-    wr->length = sges_copy(wr->sge, raw.wqe.sge, wr->num_sge);
+    /* A receive may be larger, a message may not */
+    wr->length = MIN(sges_copy(wr->sge, raw.wqe.sge, wr->num_sge),
+                     RNIC_MAX_MSG_SIZE);
     rnic_trace(qp->dev, wqe,
                "qpn %u %s %u wr_id 0x%" PRIx64 " RECV %" PRIu64
                " octets, %u SGEs",
@@ -492,10 +491,12 @@ static void sq_flush(struct rnic_qp *qp)
                            ring_offset(qp->sq_offset, qp->sq_stride,
                                        qp->sq_depth, qp->sq_ci),
                            &wqe, sizeof(wqe))) {
-            rnic_guest_error(qp->dev,
-                             "qpn %u: SQ entry %u is not RAM any "
-                             "more, the SQ is not flushed further",
-                             qp->qpn, qp->sq_ci);
+            if (!qp->sq_broken) {
+                rnic_guest_error(qp->dev,
+                                 "qpn %u: SQ entry %u is not RAM any "
+                                 "more, the SQ is not flushed further",
+                                 qp->qpn, qp->sq_ci);
+            }
             qp->sq_broken = true;
             qp->sq_pi = qp->sq_ci;
             break;
@@ -522,10 +523,12 @@ static void rq_flush(struct rnic_qp *qp)
                            ring_offset(qp->rq_offset, qp->rq_stride,
                                        qp->rq_depth, qp->rq_ci),
                            &wqe, sizeof(wqe))) {
-            rnic_guest_error(qp->dev,
-                             "qpn %u: RQ entry %u is not RAM any "
-                             "more, the RQ is not flushed further",
-                             qp->qpn, qp->rq_ci);
+            if (!qp->rq_broken) {
+                rnic_guest_error(qp->dev,
+                                 "qpn %u: RQ entry %u is not RAM any "
+                                 "more, the RQ is not flushed further",
+                                 qp->qpn, qp->rq_ci);
+            }
             qp->rq_broken = true;
             qp->rq_pi = qp->rq_ci;
             break;
