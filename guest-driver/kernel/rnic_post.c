@@ -174,6 +174,7 @@ static bool hold(struct rnic_qp *qp, u32 pi)
 	if (qp->uctx->sq_policy != RNIC_SQ_HELD ||
 	    rnic_qp_hw_state(qp) != RNIC_QPS_IDLE)
 		return false;
+	/* The WQEs before the index, as with sq_pi */
 	smp_store_release(&qp->dbrec->sq_held, cpu_to_le32(pi));
 	/* rnic_sq_release() sees the index, or we see the new state */
 	mb();

@@ -9,8 +9,17 @@
 #include "pair.h"
 #include "raw-peer.h"
 
-/* The consumer, one poster at a time. False: held. */
-static bool held_post(struct th_qp *qp, const struct th_wr *wr, unsigned count)
+static void spin(unsigned loops)
+{
+    while (loops--) {
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    }
+}
+
+/* The consumer, one poster at a time. False: held. @window: loops between its
+ * look at the state and what it does by it. */
+static bool held_post_slowly(struct th_qp *qp, const struct th_wr *wr,
+                             unsigned count, unsigned window)
 {
     struct rnic_qp_dbrec *dbrec = th_ptr(qp->guest, qp->dbrec);
     uint32_t pi;
@@ -18,6 +27,7 @@ static bool held_post(struct th_qp *qp, const struct th_wr *wr, unsigned count)
     th_write_send(qp, wr, count);
     pi = GUINT32_TO_LE(qp->sq_pi);
     if (th_qp_state(qp) == RNIC_QPS_IDLE) {
+        spin(window);
         __atomic_store_n(&dbrec->sq_held, pi, __ATOMIC_RELEASE);
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
         if (th_qp_state(qp) == RNIC_QPS_IDLE) {
@@ -27,6 +37,11 @@ static bool held_post(struct th_qp *qp, const struct th_wr *wr, unsigned count)
     __atomic_store_n(&dbrec->sq_pi, pi, __ATOMIC_RELEASE);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     return true;
+}
+
+static bool held_post(struct th_qp *qp, const struct th_wr *wr, unsigned count)
+{
+    return held_post_slowly(qp, wr, count, 0);
 }
 
 /* The driver, when it learns that the QP left IDLE. True: to be rung for. */
@@ -155,29 +170,30 @@ static void test_early_index_fails_the_connection(void)
 struct poster {
     struct th_qp *qp;
     _Atomic bool go;
-    unsigned pause; /* loops between posts that are held */
-    unsigned held;
+    unsigned window; /* see held_post_slowly() */
+    unsigned after;  /* how many to post when it has seen the new state */
+    unsigned held, posted;
 };
 
 static void *poster_run(void *opaque)
 {
     struct poster *poster = opaque;
-    unsigned i;
+    unsigned after = 0;
 
     while (!atomic_load(&poster->go)) {
     }
-    for (i = 0; i < RACE_POSTS; i++) {
+    while (poster->posted < RACE_POSTS) {
         struct th_wr wr;
-        unsigned n;
 
-        early_wr(&wr, i, 1);
-        if (held_post(poster->qp, &wr, 1)) {
+        if (th_qp_state(poster->qp) != RNIC_QPS_IDLE &&
+            after++ == poster->after) {
+            break;
+        }
+        early_wr(&wr, poster->posted++, 1);
+        if (held_post_slowly(poster->qp, &wr, 1, poster->window)) {
             th_ring(poster->qp->guest, 0, poster->qp->qpn);
         } else {
             poster->held++;
-        }
-        for (n = 0; poster->held == i + 1 && n < poster->pause; n++) {
-            __atomic_thread_fence(__ATOMIC_SEQ_CST);
         }
     }
     return NULL;
@@ -200,7 +216,9 @@ static void test_posts_race_with_the_release(void)
 
         early_begin(&e, &c, RNIC_QP_ERROR_PRE_RTS);
         poster.qp = e.qp;
-        poster.pause = 100 + round % 40 * 100;
+        poster.window = 100 + round % 40 * 200;
+        /* Without any after, the last of all may be the one in the window */
+        poster.after = round & 4 ? 20 : 0;
         thread = g_thread_new("poster", poster_run, &poster);
         th_engine_start(e.guest);
         atomic_store(&poster.go, true);
@@ -217,11 +235,11 @@ static void test_posts_race_with_the_release(void)
             th_ring(e.guest, 0, e.qp->qpn);
         }
         g_thread_join(thread);
-        mixed += poster.held > 0 && poster.held < RACE_POSTS;
+        mixed += poster.held > 0 && poster.held < poster.posted;
         if (c.responder) {
             early_open_gate(&e);
         }
-        for (i = 0; i < RACE_POSTS; i++) {
+        for (i = 0; i < poster.posted; i++) {
             early_expect_sends(&e, i, 1);
         }
         early_expect_no_more(&e);
