@@ -249,7 +249,7 @@ static enum rnic_cm_status start_connect(struct rnic_cm_conn *conn,
     if (fd < 0) {
         rnic_trace(dev, cm, "QP %u: no socket at the host's %s: %s",
                    conn->qp->qpn, rnic_sockaddr_str(local, text),
-                   g_strerror(-fd));
+                   rnic_cm_errno_str(-fd));
         return rnic_cm_status_of_errno(-fd);
     }
     len = rnic_sockaddr_to_os(remote, &os);

@@ -104,10 +104,7 @@ static void starved_over(struct rnic_timer *timer)
 static void starve(struct rnic_listener *listener, int err)
 {
     rnic_trace(listener->dev, cm, "listener %u cannot accept: %s; it tries "
-               "again", listener->id,
-               err == EMFILE ? "the limit on open files of this process is "
-               "reached" : err == ENFILE ? "the limit on open files of the "
-               "host is reached" : g_strerror(err));
+               "again", listener->id, rnic_cm_errno_str(err));
     listener->starved = true;
     update_events(listener);
     rnic_timer_arm(listener->dev, &listener->retry, STARVED_US, starved_over);

@@ -103,6 +103,8 @@ void rnic_conn_fail(struct rnic_cm_conn *conn, enum rnic_cm_status status,
 void rnic_conn_up(struct rnic_cm_conn *conn,
                   const struct rnic_mpa_params *agreed);
 enum rnic_cm_status rnic_cm_status_of_errno(int err);
+/* In words; for errors of the host */
+const char *rnic_cm_errno_str(int err);
 const char *rnic_cm_status_str(enum rnic_cm_status status);
 /* The socket's own port, as the local one of @conn and its stream */
 void rnic_conn_read_local_port(struct rnic_cm_conn *conn, int fd);

@@ -179,6 +179,17 @@ const char *rnic_cm_status_str(enum rnic_cm_status status)
     return status < G_N_ELEMENTS(text) ? text[status] : "?";
 }
 
+const char *rnic_cm_errno_str(int err)
+{
+    switch (err) {
+    case EMFILE:
+        return "the limit on open files of this process is reached";
+    case ENFILE:
+        return "the limit on open files of the host is reached";
+    }
+    return g_strerror(err);
+}
+
 enum rnic_cm_status rnic_cm_status_of_errno(int err)
 {
     switch (err) {

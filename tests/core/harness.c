@@ -128,6 +128,9 @@ static void host_trace(void *opaque, enum rnic_trace_event event,
     if (event == RNIC_TRACE_guest_error && guest->errors->len < TH_ERRORS) {
         g_ptr_array_add(guest->errors, g_strdup(text));
     }
+    if (guest->look_for && strstr(text, guest->look_for)) {
+        guest->found++;
+    }
     if (getenv("RNIC_TEST_TRACE")) {
         fprintf(stderr, "# %02x %s: %s\n", guest->options.config.mac[5],
                 names[event], text);

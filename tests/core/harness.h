@@ -63,6 +63,8 @@ struct th_guest {
     GMutex trace_lock;
     unsigned trace_count[RNIC_TRACE_COUNT];
     char trace_text[RNIC_TRACE_COUNT][512]; /* the last of each */
+    const char *look_for;       /* a part of a trace text; NULL: none */
+    unsigned found;             /* how many had it */
     GPtrArray *errors;          /* texts of guest_error, the first TH_ERRORS */
 
     /* The driver */
