@@ -141,8 +141,12 @@ netdev_tx_t rnic_net_xmit(struct rnic_net *net, struct sk_buff *skb)
 	struct rnic_net_desc *desc;
 	u32 length;
 
-	/* Others do not even stop the queue when they change the MTU */
+	/*
+	 * What IPv6 sends to groups by itself is nothing to wake the device
+	 * for, which has no multicast. Not up: the MTU is being changed.
+	 */
 	if (!READ_ONCE(net->up) || skb->len <= ETH_HLEN ||
+	    is_multicast_ether_addr(skb->data) ||
 	    skb->len - ETH_HLEN > net->tx.buf_size ||
 	    tx_outstanding(net) >= net->tx.depth) {
 		count_tx(net, 0);
