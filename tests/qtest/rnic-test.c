@@ -5,34 +5,10 @@
  */
 #include "qemu/osdep.h"
 #include "qemu/module.h"
-#include "qapi/qmp/qdict.h"
-#include "qemu/bswap.h"
 #include "hw/pci/pci_regs.h"
-#include "libqtest.h"
-#include "libqos/libqos-malloc.h"
 #include "libqos/malloc-pc.h"
-#include "libqos/pci.h"
 #include "libqos/pci-pc.h"
-#include "libqos/qgraph.h"
-#include "rnic/admin.h"
-#include "rnic/regs.h"
-
-#define ASQ_DEPTH 16
-#define VECTORS 5
-#define TIMEOUT (10 * G_TIME_SPAN_SECOND)
-
-typedef struct QRnic {
-    QOSGraphObject obj;
-    QPCIDevice dev;
-} QRnic;
-
-/* The device as one test sees it */
-typedef struct Rnic {
-    QPCIDevice *dev;
-    QTestState *qts;
-    QPCIBar regs, doorbells;
-    uint64_t asq, acq;
-} Rnic;
+#include "rnic-steps.h"
 
 /* What may be written, with the bits that a write keeps */
 static const struct {
@@ -56,127 +32,6 @@ static const uint32_t constants[] = {
     RNIC_REG_MAX_MSG_SIZE, RNIC_REG_MAX_PDATA,      RNIC_REG_MAX_BACKLOG,
     RNIC_REG_MAX_ADDR,     RNIC_REG_MAX_EQ_DEPTH,
 };
-
-static uint32_t get(Rnic *r, uint32_t offset)
-{
-    return qpci_io_readl(r->dev, r->regs, offset);
-}
-
-static void set(Rnic *r, uint32_t offset, uint32_t value)
-{
-    qpci_io_writel(r->dev, r->regs, offset, value);
-}
-
-static void rnic_open(Rnic *r, void *obj)
-{
-    r->dev = &((QRnic *)obj)->dev;
-    r->qts = r->dev->bus->qts;
-    qpci_device_enable(r->dev);
-    r->regs = qpci_iomap(r->dev, RNIC_BAR_REGS, NULL);
-    r->doorbells = qpci_iomap(r->dev, RNIC_BAR_DB, NULL);
-}
-
-static void rnic_close(Rnic *r)
-{
-    qpci_iounmap(r->dev, r->doorbells);
-    qpci_iounmap(r->dev, r->regs);
-}
-
-/* Waits for STATUS to have one of the bits (or none of them) */
-static uint32_t wait_status(Rnic *r, uint32_t bits, bool on)
-{
-    gint64 end = g_get_monotonic_time() + TIMEOUT;
-    uint32_t status;
-
-    do {
-        status = get(r, RNIC_REG_STATUS);
-        if (!!(status & bits) == on) {
-            return status;
-        }
-        g_usleep(500);
-    } while (g_get_monotonic_time() < end);
-    g_error("STATUS stays at 0x%x", status);
-}
-
-static void reset_by_register(Rnic *r)
-{
-    set(r, RNIC_REG_CTRL, RNIC_CTRL_RESET);
-    wait_status(r, RNIC_STATUS_RESETTING, false);
-}
-
-static uint32_t try_enable(Rnic *r, uint64_t asq, uint64_t acq, uint32_t depth)
-{
-    set(r, RNIC_REG_ASQ_LO, asq);
-    set(r, RNIC_REG_ASQ_HI, asq >> 32);
-    set(r, RNIC_REG_ACQ_LO, acq);
-    set(r, RNIC_REG_ACQ_HI, acq >> 32);
-    set(r, RNIC_REG_ADMIN_DEPTH, depth);
-    set(r, RNIC_REG_CTRL, RNIC_CTRL_ENABLE);
-    return wait_status(r, RNIC_STATUS_READY | RNIC_STATUS_FATAL, true);
-}
-
-static void enable(Rnic *r, QGuestAllocator *alloc)
-{
-    r->asq = guest_alloc(alloc, 4096);
-    r->acq = guest_alloc(alloc, 4096);
-    qtest_memset(r->qts, r->asq, 0, 4096);
-    qtest_memset(r->qts, r->acq, 0, 4096);
-    g_assert_cmphex(try_enable(r, r->asq, r->acq, ASQ_DEPTH), ==,
-                    RNIC_STATUS_READY);
-    g_assert_cmphex(get(r, RNIC_REG_CTRL), ==, RNIC_CTRL_ENABLE);
-}
-
-static void disable(Rnic *r, QGuestAllocator *alloc)
-{
-    reset_by_register(r);
-    guest_free(alloc, r->asq);
-    guest_free(alloc, r->acq);
-}
-
-/* Writes command number @index (first lap) and rings for it */
-static void post_nop(Rnic *r, uint32_t index, uint16_t cookie)
-{
-    struct rnic_asqe sqe = {
-        .opcode = RNIC_CMD_NOP,
-        .cookie = cpu_to_le16(cookie),
-    };
-
-    qtest_memwrite(r->qts, r->asq + index * sizeof(sqe), &sqe, sizeof(sqe));
-    set(r, RNIC_REG_ASQ_DB, index + 1);
-}
-
-static bool completed(Rnic *r, uint32_t index, struct rnic_acqe *cqe)
-{
-    qtest_memread(r->qts, r->acq + index * sizeof(*cqe), cqe, sizeof(*cqe));
-    return cqe->phase & 1;
-}
-
-static void wait_nop(Rnic *r, uint32_t index, uint16_t cookie)
-{
-    gint64 end = g_get_monotonic_time() + TIMEOUT;
-    struct rnic_acqe cqe;
-
-    while (!completed(r, index, &cqe)) {
-        g_assert_cmpint(g_get_monotonic_time(), <, end);
-        g_usleep(500);
-    }
-    g_assert_cmpuint(le16_to_cpu(cqe.cookie), ==, cookie);
-    g_assert_cmpuint(le16_to_cpu(cqe.status), ==, RNIC_ADMIN_OK);
-}
-
-static uint64_t counter(Rnic *r, const char *name)
-{
-    QDict *response =
-        qtest_qmp(r->qts, "{ 'execute': 'qom-get', 'arguments': "
-                          "{ 'path': '/machine/peripheral/rnic0', "
-                          "'property': 'stats' } }");
-    uint64_t value;
-
-    g_assert_true(qdict_haskey(response, "return"));
-    value = qdict_get_int(qdict_get_qdict(response, "return"), name);
-    qobject_unref(response);
-    return value;
-}
 
 /* ---- Registers ---- */
 
@@ -554,43 +409,6 @@ static void test_hotplug_finishes(void *obj, void *data, QGuestAllocator *alloc)
         qtest_qmp_device_add(qts, "rnic", "rnic1", "{'addr': '0x06'}");
         qpci_unplug_acpi_device_test(qts, "rnic1", 0x06);
     }
-}
-
-static char *pid_file(void)
-{
-    return g_strdup_printf("%s/rnic-qtest-%d.pid", g_get_tmp_dir(), getpid());
-}
-
-static void *with_pid_file(GString *cmd_line, void *arg)
-{
-    g_autofree char *path = pid_file();
-
-    g_string_append_printf(cmd_line, " -pidfile %s ", path);
-    return arg;
-}
-
-static int qemu_pid(void)
-{
-    g_autofree char *path = pid_file();
-    g_autofree char *text = NULL;
-
-    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
-    return atoi(text);
-}
-
-/* How many entries a folder of QEMU in /proc has */
-static unsigned entries(int pid, const char *what)
-{
-    g_autofree char *path = g_strdup_printf("/proc/%d/%s", pid, what);
-    GDir *dir = g_dir_open(path, 0, NULL);
-    unsigned count = 0;
-
-    g_assert_nonnull(dir);
-    while (g_dir_read_name(dir)) {
-        count++;
-    }
-    g_dir_close(dir);
-    return count;
 }
 
 static void test_unplug_frees_descriptors_and_thread(void *obj, void *data,
