@@ -20,6 +20,8 @@
 #define STATUS 0xa000u
 #define DATA 0xb000u /* rings and buffers, anywhere */
 #define MAX_STEPS 200
+/* Where furnish() puts the queues of its QPs, units of 16 KiB from DATA */
+#define QP_PLACE 7
 #define MAX_STAGS 16
 /* Largest page list that is worth the time of an input */
 #define MAX_PAGES 4096
@@ -367,86 +369,53 @@ static void command(struct test *t, struct fuzz_input *in)
 /* One of everything, so that what refers to others can be made */
 static void furnish(struct test *t)
 {
-    static const uint8_t plan[] = {
-        /* opcode, id, bits, then what read_desc() and read_address() take */
-        RNIC_CMD_CREATE_UCTX,
-        0,
-        0,
-        RNIC_CMD_CREATE_EQ,
-        0,
-        1,
-        0,
-        0,
-        0,
-        RNIC_CMD_CREATE_EQ,
-        1,
-        0x0c,
-        0,
-        0,
-        3,
-        RNIC_CMD_CREATE_CQ,
-        0,
-        4,
-        0,
-        0,
-        4,
-        RNIC_CMD_CREATE_CQ,
-        1,
-        4,
-        0,
-        0,
-        5,
-        RNIC_CMD_CREATE_SRQ,
-        0,
-        2,
-        0,
-        0,
-        6,
-        RNIC_CMD_CREATE_QP,
-        0,
-        3,
-        0,
-        0,
-        7,
-        RNIC_CMD_CREATE_QP,
-        1,
-        3,
-        0,
-        0,
-        8,
-        RNIC_CMD_CREATE_QP,
-        6,
-        3,
-        0,
-        0,
-        9,
-        RNIC_CMD_REG_MR,
-        1,
-        7,
-        0,
-        16,
-        0,
-        0,
-        10,
-        RNIC_CMD_ADDR_ADD,
-        0,
-        24,
-        0,
-        RNIC_CMD_LISTEN,
-        0,
-        2,
-        0,
+    /* opcode, id, bits, then what read_desc() and read_address() take */
+    static const uint8_t plan[][8] = {
+        { RNIC_CMD_CREATE_UCTX },
+        { RNIC_CMD_CREATE_EQ, 0, 1, 0, 0, 0 },
+        { RNIC_CMD_CREATE_EQ, 1, 0x0c, 0, 0, 3 },
+        { RNIC_CMD_CREATE_CQ, 0, 4, 0, 0, 4 },
+        { RNIC_CMD_CREATE_CQ, 1, 4, 0, 0, 5 },
+        { RNIC_CMD_CREATE_SRQ, 0, 2, 0, 0, 6 },
+        { RNIC_CMD_CREATE_QP, 0, 0x43, 0, 0, QP_PLACE },
+        { RNIC_CMD_CREATE_QP, 1, 0x43, 0, 0, QP_PLACE + 1 },
+        { RNIC_CMD_CREATE_QP, 6, 0x43, 0, 0, QP_PLACE + 2 },
+        { RNIC_CMD_REG_MR, 1, 7, 0, 16, 0, 0, 10 },
+        { RNIC_CMD_ADDR_ADD, 0, 24, 0 },
+        { RNIC_CMD_LISTEN, 0, 2, 0 },
     };
-    struct fuzz_input in = { plan, sizeof(plan) };
+    unsigned i;
 
-    while (in.left) {
-        struct rnic_asqe cmd = { .opcode = fuzz_u8(&in) };
+    for (i = 0; i < G_N_ELEMENTS(plan); i++) {
+        struct fuzz_input in = { plan[i] + 1, sizeof(plan[i]) - 1 };
+        struct rnic_asqe cmd = { .opcode = plan[i][0] };
 
         read_command(t, &in, &cmd);
         submit(t, &cmd);
         fuzz_run(t->guest);
         completions(t);
     }
+}
+
+/* WQEs for one of the QPs of furnish(), and a doorbell */
+static void post(struct test *t, struct fuzz_input *in)
+{
+    struct th_guest *th = t->guest->th;
+    uint8_t bits = fuzz_u8(in);
+    unsigned which = bits % 3, depth = 8;
+    uint64_t at = TH_BASE + DATA + (QP_PLACE + which) * 0x4000;
+    struct rnic_dbmap *dbmap = th_ptr(th, TH_BASE + DBMAPS);
+    struct rnic_qp_dbrec *dbrec = th_ptr(th, at + depth * 192);
+    struct rnic_sq_wqe *wqe = th_ptr(th, at);
+    uint32_t pi = GUINT32_FROM_LE(dbrec->sq_pi);
+
+    wqe[pi % depth * 2].opcode = bits >> 2 & 7;
+    wqe[pi % depth * 2].flags = RNIC_WQE_SIGNALED | bits >> 5;
+    dbrec->sq_pi = GUINT32_TO_LE(pi + 1);
+    dbrec->rq_pi = GUINT32_TO_LE(GUINT32_FROM_LE(dbrec->rq_pi) + (pi & 1));
+    dbmap->word[0] |= GUINT64_TO_LE(1ull << (which + 1));
+    dbmap->summary[0] |= GUINT64_TO_LE(1);
+    rnic_device_doorbell(t->dev, RNIC_DB_KICK, 4);
 }
 
 /* ---- Memory ---- */
@@ -563,7 +532,11 @@ static void step(struct test *t, struct fuzz_input *in)
         completions(t);
         break;
     case 12:
-        t->conn_id++;
+        if (fuzz_u8(in) & 1) {
+            t->conn_id++;
+        } else {
+            post(t, in);
+        }
         break;
     default:
         command(t, in);

@@ -423,7 +423,11 @@ static void say(struct peer *peer, const uint8_t *octets, size_t len)
 {
     unsigned tries = 0, parts = 0;
 
-    peer->was_cut |= peer->slice != 0;
+    if (peer->slice) {
+        /* What the device has to say it says before and behind it */
+        peer->was_cut = true;
+        run(peer);
+    }
     while (len && peer->fd >= 0) {
         bool sliced = peer->slice && !peer->uncut && ++parts < MAX_PARTS;
         size_t part = sliced ? MIN(len, peer->slice) : len;

@@ -198,7 +198,8 @@ static void write_send(struct test *t, struct fuzz_input *in)
         raw.wqe.remote_stag = GUINT32_TO_LE(t->stag[bits >> 5 & 3]);
         raw.wqe.remote_to = GUINT64_TO_LE(IOVA + fuzz_u16(in));
         if (raw.wqe.flags & RNIC_WQE_INLINE) {
-            raw.wqe.inline_len = GUINT32_TO_LE(fuzz_u16(in) % 512);
+            raw.wqe.inline_len =
+                GUINT32_TO_LE(bits & 8 ? fuzz_u16(in) % 1024 : bits >> 3);
             break;
         }
         raw.wqe.num_sge = fuzz_u8(in) % (room + 1);

@@ -3,10 +3,24 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Turns after which an engine that was given nothing new must rest */
 #define MAX_TURNS 20000
+
+/* g_error() traps, which libFuzzer would not take for a finding */
+static void on_trap(int signal)
+{
+    abort();
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    signal(SIGTRAP, on_trap);
+    return 0;
+}
 
 /* ---- Inputs ---- */
 

@@ -88,6 +88,8 @@ def stream_seeds():
         post(3, 77) + RUN + to_end(3, 0, 0) + RUN,
         to_end(1, 0, 9, 1) + RUN,
         send(10, kind=1, stag=2) + send(10, kind=3, stag=5) + RUN,
+        send(10, kind=1, stag=3) + RUN,
+        send(10, kind=1, stag=4) + RUN,
         post(0, 30000) + DEAF + RUN + u8(19, 0) + DEAF + RUN + u8(20, 13),
         post(2, 30000) + DEAF + post(2, 39999) * 12 + RUN + u8(19, 1) +
         u8(20, 13) + RUN + DEAF + RUN,
@@ -257,6 +259,10 @@ def admin_seeds():
     yield u8(4) + every + u8(1, 7) + every
     yield u8(0x10) + every
     yield u8(0x08) + u8(1, 0) + every
+    posts = b"".join(u8(12, 0, which) for which in (0, 0x20, 1, 2)) * 3
+    modify = b"".join(command(12, n, 2) for n in range(3))
+    yield u8(0) + posts + modify + ends
+    yield u8(0) + command(6, 0) + command(6, 1) + posts + modify + ends
     # Page lists of one to three levels
     for levels in (1, 2, 3):
         tables = b"".join(u8(3, 8 | n << 4 | (n - 1 if n else 3), 0)
