@@ -30,7 +30,7 @@ G_STATIC_ASSERT(FPDU_MARKED_MAX <= 2 * RNIC_FPDU_MAX);
 /* Messages taken for one batch; some (LOCAL_INV, REG_MR) send nothing */
 #define BATCH_MESSAGES 256
 
-static bool copies(struct rnic_qp *qp)
+bool rnic_tx_copies(struct rnic_qp *qp)
 {
     return qp->params.crc || qp->params.tx_markers;
 }
@@ -332,7 +332,7 @@ static bool build_fpdu(struct rnic_qp *qp, struct rnic_tx_msg *msg)
         return false;
     }
     rnic_mapping_init(&fpdu->map, RNIC_DMA_FROM_GUEST);
-    if (copies(qp)) {
+    if (rnic_tx_copies(qp)) {
         error = build_copy(qp, msg, fpdu, qp->tx->pos + s->octets);
     } else {
         error = build_gather(qp, msg, fpdu);
@@ -356,6 +356,8 @@ static unsigned build_batch(struct rnic_qp *qp)
 {
     struct rnic_qp_scratch *s = qp->dev->qp_scratch;
     struct rnic_tx_msg *msg = qp->tx->head;
+    size_t limit =
+        rnic_tx_copies(qp) ? RNIC_TX_COPY_OCTETS : RNIC_TX_BATCH_OCTETS;
     unsigned taken = 0;
 
     s->num_fpdus = 0;
@@ -363,8 +365,7 @@ static unsigned build_batch(struct rnic_qp *qp)
     s->num_iov = 0;
     s->small_len = 0;
     s->copy_len = 0;
-    while (s->num_fpdus < RNIC_TX_BATCH_FPDUS &&
-           s->octets < RNIC_TX_BATCH_OCTETS &&
+    while (s->num_fpdus < RNIC_TX_BATCH_FPDUS && s->octets < limit &&
            s->num_iov < RNIC_TX_IOV - G_N_ELEMENTS(s->fpdus->map.iov) - 2) {
         if (msg && msg->built_last) {
             msg = msg->next;

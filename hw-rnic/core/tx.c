@@ -570,6 +570,11 @@ bool rnic_tx_turn(struct rnic_qp *qp)
             if (!done) {
                 break;
             }
+            spent = MAX(spent, RNIC_TX_COPY_OCTETS);
+        }
+        if (spent >= RNIC_TX_COPY_OCTETS && rnic_tx_copies(qp) &&
+            !rnic_stream_writable(qp->stream)) {
+            break;
         }
         switch (rnic_tx_batch(qp, &octets)) {
         case RNIC_TX_SENT:

@@ -39,6 +39,9 @@ struct rnic_tx_msg {
 
 #define RNIC_TX_BATCH_FPDUS 64
 #define RNIC_TX_BATCH_OCTETS (256 * 1024)
+/* The same where FPDUs are copied: one large one. What TCP does not take of a
+ * batch is built again, but for the FPDU that it took a part of. */
+#define RNIC_TX_COPY_OCTETS (32 * 1024)
 #define RNIC_TX_IOV 1024 /* what sendmsg() takes */
 
 struct rnic_tx_fpdu {
@@ -114,6 +117,8 @@ enum rnic_tx_result {
     RNIC_TX_BLOCKED, /* TCP is full */
     RNIC_TX_FAULT,   /* recorded */
 };
+/* tx-fpdu.c: FPDUs of this QP are copied, for their checksum or markers */
+bool rnic_tx_copies(struct rnic_qp *qp);
 /* tx-fpdu.c: builds one batch and gives it to TCP */
 enum rnic_tx_result rnic_tx_batch(struct rnic_qp *qp, size_t *octets);
 /* tx-fpdu.c: one untagged FPDU of @ulpdu into @buf; returns its length */

@@ -38,6 +38,8 @@ ssize_t rnic_stream_recv(struct rnic_stream *stream, const struct iovec *iov,
  * @eor: what follows starts a TCP segment of its own */
 ssize_t rnic_stream_send(struct rnic_stream *stream, const struct iovec *iov,
                          unsigned count, bool eor);
+/* Whether TCP would take some octets now */
+bool rnic_stream_writable(struct rnic_stream *stream);
 /*
  * The MPA startup: as recv of up to @len octets, but not captured, so that
  * the frame, read in parts, can be captured in one packet when it is complete:
