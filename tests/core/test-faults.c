@@ -3,8 +3,9 @@
  * Kinds of fault that emulated RDMA devices and software RNICs were found to
  * have, each with a test that keeps this device free of it: commands, rings,
  * page lists and regions. The numbers are those of docs/limits.md; those of
- * traffic are in test-faults-traffic.c, of memory that changes while the device
- * reads it in test-faults-racing.c, and of QEMU's side in tests/qtest.
+ * traffic are in test-faults-traffic.c, of what a peer sends in
+ * test-faults-wire.c, of memory that changes while the device reads it in
+ * test-faults-racing.c, and of QEMU's side in tests/qtest.
  */
 #include "harness.h"
 #include "mr.h"
