@@ -175,26 +175,25 @@ def sge(which, length):
     return u8(which, length)
 
 
-def wqe(side, index, opcode, flags=1, sges=(), regions=0):
+def wqe(side, index, opcode, flags=1, sges=(), regions=0, inline=20,
+        wrong=u8(0)):
+    """flags & 8: RNIC_WQE_INLINE; wrong: count, then offsets and values"""
     which = side | index << 1 | flags << 4
-    head = u8(0, which, 0)
-    for bits in range(256):
-        if bits % 7 == opcode and bits >> 3 & 3 == regions & 3 and \
-                bits >> 5 & 3 == regions & 3:
-            head = u8(0, which, bits)
-            break
-    if opcode == 6:
-        return head + u8(0)
-    if opcode == 5:
-        return head + u8(0)
+    if flags & 8:
+        regions = 1         # says that a length follows
+    bits = next(bits for bits in range(256) if bits % 7 == opcode and
+                bits >> 3 & 3 == regions and bits >> 5 & 3 == regions)
+    head = u8(0, which, bits)
+    if opcode in (5, 6):    # LOCAL_INV, REG_MR
+        return head + wrong
     head += u16(0)
     if flags & 8:
-        return head + u16(20) + u8(0)
-    return head + u8(len(sges)) + b"".join(sges) + u8(0)
+        return head + u16(inline) + wrong
+    return head + u8(len(sges)) + b"".join(sges) + wrong
 
 
-def rqe(side, index, sges):
-    return u8(3, side | index << 1, len(sges)) + b"".join(sges) + u8(0)
+def rqe(side, index, sges, wrong=u8(0)):
+    return u8(3, side | index << 1, len(sges)) + b"".join(sges) + wrong
 
 
 def pub(side, count, rq=False, ring=True):
@@ -226,6 +225,15 @@ def wqe_seeds():
             yield head + take + u8(12, 2, 4) + u16(50) + receives + \
                 wqe(0, 0, 0, 1, [sge(0, 9)]) + pub(0, 1) + rest + u8(13, 20) + \
                 rest
+            for count in (3, 17, 31, 255):
+                yield head + rqe(1, 0, [sge(1, 20)], u8(1, 0, count)) + \
+                    pub(1, 1, rq=True) + wqe(0, 0, 0, 9) + pub(0, 1) + rest
+                yield head + receives + \
+                    wqe(0, 0, 0, 1, [sge(0, 20)], wrong=u8(1, 2, count)) + \
+                    pub(0, 1) + rest
+            for length in (32, 33, 480, 481):
+                yield head + receives + wqe(0, 0, 0, 9, inline=length) + \
+                    pub(0, 1) + rest + rest
             yield head + pub(0, 7) + u8(5, 0xC0) + u32(0x7FFFFFFF) + rest
 
 
