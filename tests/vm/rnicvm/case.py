@@ -4,6 +4,7 @@
 import os
 import re
 import signal
+import time
 import unittest
 
 from .errors import VmError
@@ -34,8 +35,8 @@ class PairCase(unittest.TestCase):
         self.allowed = []
         self._spawned = []
         self.devices()
-        for vm in (self.a, self.b):
-            vm.mark(self.id())
+        for marked in [vm.mark(self.id()) for vm in (self.a, self.b)]:
+            marked.wait(60, check=True)
         # The last to run: what the test itself registers comes before it
         self.addCleanup(self.check_guests)
         self.addCleanup(self._end_commands)
@@ -64,18 +65,25 @@ class PairCase(unittest.TestCase):
     def wait_kernel(self, vm, pattern, timeout=60):
         """Wait until the kernel says that, and expect it."""
         self.allow(pattern)
-        vm.run(f"until dmesg | sed '1,/vm: {self.id()}$/d' | "
-               f"grep -qE '{pattern.lstrip('^')}'; do sleep 0.2; done",
-               timeout, True)
+        end = time.monotonic() + timeout
+        while not any(re.search(pattern, k) for k in self.kernel_log(vm)):
+            if time.monotonic() > end:
+                self.fail(f'{vm.name}: the kernel did not say {pattern!r} in '
+                          f'{timeout} s')
+            time.sleep(0.1)
 
     def check_guests(self):
         for vm in (self.a, self.b):
             if not vm.alive:
                 self.fail(f'{vm.name} is not running\n{vm.diagnosis()}')
-            self.assertEqual(self.pair.wait_idle(vm), [],
-                             f'RDMA objects are left in {vm.name}')
+        # Both at a time, and in few commands: each costs a tenth of a second
+        idle = [self.pair.start_wait_idle(vm) for vm in (self.a, self.b)]
+        for vm, waiting in zip((self.a, self.b), idle):
+            result = waiting.wait(60)
+            self.assertEqual(result.rc, 0, f'RDMA objects are left in '
+                             f'{vm.name}:\n{result.output}')
+        for vm in (self.a, self.b):
             log = vm.kmsg(self.id())
-            self.assertTrue(log or vm.kmsg(), f'no kernel log of {vm.name}')
             bad = [k.text for k in vm.kmsg_problems(
                 (GREETING, PLUGGED, *self.allowed), log)]
             bad += [k.text for k in log if _ALARMS.search(k.text)

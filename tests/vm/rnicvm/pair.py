@@ -2,7 +2,6 @@
 """Two VMs of one fabric, each with an rnic in a hotplug slot."""
 
 import atexit
-import re
 import sys
 import time
 from typing import NamedTuple
@@ -82,7 +81,16 @@ class Pair:
             # Two pairs at a time would be slow
             for other in list(cls._shared):
                 cls.drop(other)
-            pair = cls._shared[kernel] = cls(kernel)
+            try:
+                pair = cls(kernel)
+            except VmError as e:
+                # On a loaded machine QEMU's TCG now and then breaks a guest
+                # with several CPUs that patches its own code as it boots
+                if 'Kernel panic' not in str(e) or '[rnic]' in str(e):
+                    raise
+                print(f'once more: {e}', file=sys.stderr)
+                pair = cls(kernel)
+            cls._shared[kernel] = pair
         return pair
 
     @classmethod
@@ -177,20 +185,20 @@ class Pair:
     # -- what is left of a test -------------------------------------------
 
     @staticmethod
-    def leftovers(vm):
-        """RDMA objects of user programs, and kernel objects but CQs."""
-        text = vm.run('rdma resource show; rdma resource show cq | grep pid',
-                      30).output
-        counts = re.findall(r' (pd|qp|cm_id|mr|ctx|srq) ([1-9]\d*)', text)
-        return [' '.join(c) for c in counts] + \
-            [line for line in text.splitlines() if ' pid ' in line]
+    def start_wait_idle(vm):
+        """A command that ends when no RDMA objects are left but CQs of the
+        kernel, or fails after a while and shows what is left."""
+        return vm.spawn(
+            'for i in $(seq 150); do { rdma resource show; '
+            'rdma resource show cq; } | grep -qE '
+            "' (pd|qp|cm_id|mr|ctx|srq) [1-9]| pid ' || exit 0; sleep 0.2; "
+            'done; rdma resource show; rdma resource show cq; exit 1')
 
-    def wait_idle(self, vm, timeout=30):
-        """Wait until nothing of RDMA is left; returns what is."""
-        end = time.monotonic() + timeout
-        while (left := self.leftovers(vm)) and time.monotonic() < end:
-            time.sleep(0.1)
-        return left
+    def wait_idle(self, vm):
+        result = self.start_wait_idle(vm).wait(60)
+        if result.rc:
+            raise VmError(f'{vm.name}: RDMA objects are left\n'
+                          f'{result.output}')
 
 
 @atexit.register

@@ -190,8 +190,10 @@ class Vm:
         self.qmp('system_reset')
         self.qmp_event('RESET')
         self.agent.guest_was_reset()
+        # Not shutdown yet: the firmware may reset itself a number of times
+        self.wait_ready(timeout)
         self.qmp('set-action', reboot='shutdown')
-        return self.wait_ready(timeout)
+        return self
 
     def __enter__(self):
         try:
@@ -249,8 +251,8 @@ class Vm:
                                  {'command-line': line})
 
     def mark(self, text):
-        """Put a mark into the kernel log, for kmsg()."""
-        self.run(f"echo '<14>vm: {text}' >/dev/kmsg", 60, check=True)
+        """Start to put a mark into the kernel log, for kmsg()."""
+        return self.spawn(f"echo '<14>vm: {text}' >/dev/kmsg")
 
     def kmsg(self, mark='loading the driver'):
         """The kernel log since a mark; without one since just before the

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The ways to get the device into QEMU, and where it may sit there."""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from rnicvm import Device, Vm, claim_fabric_id  # noqa: E402
+from rnicvm.pair import GREETING, trace_arguments  # noqa: E402
+
+
+class Help(unittest.TestCase):
+    """What QEMU prints without a VM."""
+
+    def test_device_help_describes_each_property(self):
+        # Preloaded: QEMU answers before it loads plugins
+        built = Device.prepare()
+        done = subprocess.run(
+            [built.qemu, '-device', 'rnic,help'],
+            env={**os.environ, 'LD_PRELOAD': built.preload},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        for name in ('crc', 'fabric', 'fabric-id', 'mpa-rev', 'pcap', 'mac',
+                     'fault-admin-delay'):
+            self.assertRegex(done.stdout, rf'\n  {name}=<\w+>\s+- \w+', name)
+
+
+class Ways(unittest.TestCase):
+    """A whole VM, each with another place for the device."""
+
+    def check(self, way, device, machine='q35', **more):
+        built = Device.prepare()
+        fabric = claim_fabric_id()
+        with Vm(f'load-{way}', qemu=built.qemu, load=built.load(way),
+                device=f'{device},fabric-id={fabric}', machine=machine,
+                addr='10.0.0.1/24', qemu_args=trace_arguments(),
+                **more) as vm:
+            result = vm.run('rnic-verbs self 10.0.0.1 send-recv write read '
+                            'cq-event', 120)
+            self.assertEqual(result.rc, 0, result.output)
+            self.assertEqual(
+                [k.text for k in vm.kmsg_problems([GREETING])], [])
+            self.assertEqual(vm.power_off(), 0)
+
+    def test_preloaded_on_the_root_bus(self):
+        self.check('preload', 'rnic')
+
+    def test_plugin_on_a_machine_without_pci_express(self):
+        self.check('plugin', 'rnic,vectors=3', machine='pc', cpus=2)
+
+
+class TwoDevices(unittest.TestCase):
+    """One machine with two of them talks from one to the other."""
+
+    def test_two_devices_in_one_machine(self):
+        built = Device.prepare()
+        fabric = claim_fabric_id()
+        with Vm('two', qemu=built.qemu, load=built.load(),
+                device=[f'rnic,id=x,fabric-id={fabric}',
+                        f'rnic,id=y,fabric-id={fabric}'],
+                addr='10.0.0.1/24', qemu_args=trace_arguments()) as vm:
+            names = sorted(vm.run('ls /sys/bus/pci/drivers/rnic/0000:*/net | '
+                                  'grep -v :', 30, True).output.split())
+            self.assertEqual(len(names), 2)
+            vm.run('for d in /sys/class/net/e*; do d=${d##*/}; '
+                   '[ $d = $RNIC_NETDEV ] && continue; ip link set $d up; '
+                   'ip addr add 10.0.5.1/24 dev $d; done', 30, True)
+            links = vm.run('rdma link', 30, True).output
+            self.assertEqual(len(re.findall('state ACTIVE', links)), 2, links)
+            macs = vm.run('cat /sys/class/net/e*/address', 30, True).output
+            self.assertEqual(len(set(macs.split())), 2)
+            result = vm.run('rnic-verbs self 10.0.5.1 send-recv write read; '
+                            'rnic-verbs self 10.0.0.1 send-recv write read',
+                            120)
+            self.assertEqual(result.output.count('not ok'), 0, result.output)
+            self.assertEqual(
+                [k.text for k in vm.kmsg_problems([GREETING])], [])
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)
