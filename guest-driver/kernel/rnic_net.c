@@ -184,7 +184,7 @@ static struct rnic_net_cqe *next_cqe(struct rnic_net *net)
 
 /* The octets behind the head, in pages */
 static bool add_rx_pages(struct sk_buff *skb, const void *packet, u32 length,
-		      u32 offset, __wsum *csum)
+			 u32 offset, __wsum *csum)
 {
 	struct page *page;
 	__wsum part_csum;
