@@ -69,8 +69,8 @@ static uint32_t read_qp_num(struct ibv_cq_ex *ibcq)
 
 static unsigned int read_wc_flags(struct ibv_cq_ex *ibcq)
 {
-    return to_rcq_ex(ibcq)->current.flags & RNIC_CQE_WITH_INV ?
-           IBV_WC_WITH_INV : 0;
+    return to_rcq_ex(ibcq)->current.flags & RNIC_CQE_WITH_INV ? IBV_WC_WITH_INV
+                                                              : 0;
 }
 
 /* Fields of InfiniBand's headers that iWARP's do not have */

@@ -7,9 +7,9 @@
 DECLARE_DRV_CMD(rnic_create_cq_cmd, IB_USER_VERBS_EX_CMD_CREATE_CQ,
                 rnic_create_cq_req, rnic_create_cq_resp);
 
-#define CQ_WC_FLAGS (IBV_WC_STANDARD_FLAGS)
+#define CQ_WC_FLAGS  (IBV_WC_STANDARD_FLAGS)
 #define CQ_COMP_MASK (IBV_CQ_INIT_ATTR_MASK_FLAGS)
-#define CQ_FLAGS (IBV_CREATE_CQ_ATTR_SINGLE_THREADED)
+#define CQ_FLAGS     (IBV_CREATE_CQ_ATTR_SINGLE_THREADED)
 
 static struct rnic_cq *create_cq(struct ibv_context *context,
                                  const struct ibv_cq_init_attr_ex *attr)
@@ -65,11 +65,10 @@ err_free:
 }
 
 struct ibv_cq *rnic_create_cq(struct ibv_context *context, int cqe,
-                              struct ibv_comp_channel *channel,
-                              int comp_vector)
+                              struct ibv_comp_channel *channel, int comp_vector)
 {
     struct ibv_cq_init_attr_ex attr = {
-        .cqe = cqe,             /* a negative one is too large */
+        .cqe = cqe, /* a negative one is too large */
         .channel = channel,
         .comp_vector = comp_vector,
     };
@@ -219,8 +218,9 @@ enum ibv_wc_status rnic_cqe_status(const struct rnic_cqe *cqe)
         [RNIC_WC_GENERAL_ERR] = IBV_WC_GENERAL_ERR,
     };
 
-    return cqe->status < sizeof(status) ? (enum ibv_wc_status)
-           status[cqe->status] : IBV_WC_GENERAL_ERR;
+    return cqe->status < sizeof(status)
+               ? (enum ibv_wc_status)status[cqe->status]
+               : IBV_WC_GENERAL_ERR;
 }
 
 enum ibv_wc_opcode rnic_cqe_opcode(const struct rnic_cqe *cqe)

@@ -4,13 +4,14 @@
  */
 #include "rnic.h"
 
-#define SEND_FLAGS (IBV_SEND_FENCE | IBV_SEND_SIGNALED | \
-                    IBV_SEND_SOLICITED | IBV_SEND_INLINE)
+#define SEND_FLAGS                                                             \
+    (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE)
 
 static struct rnic_sq_wqe *sq_entry(struct rnic_qp *qp, uint32_t index)
 {
     return (struct rnic_sq_wqe *)(qp->sq.entries +
-           (size_t)(index & (qp->sq.depth - 1)) * qp->sq.stride);
+                                  (size_t)(index & (qp->sq.depth - 1)) *
+                                      qp->sq.stride);
 }
 
 /* 0 or an errno value */
@@ -79,8 +80,8 @@ static int write_send_wqe(struct rnic_qp *qp, struct rnic_sq_wqe *wqe,
         wqe->inv_stag = htole32(wr->invalidate_rkey);
         /* fall through */
     case IBV_WR_SEND:
-        wqe->opcode = wr->opcode == IBV_WR_SEND ? RNIC_WR_SEND :
-                                                  RNIC_WR_SEND_INV;
+        wqe->opcode =
+            wr->opcode == IBV_WR_SEND ? RNIC_WR_SEND : RNIC_WR_SEND_INV;
         if (wr->send_flags & IBV_SEND_SOLICITED) {
             wqe->flags |= RNIC_WQE_SOLICITED;
         }
@@ -89,8 +90,8 @@ static int write_send_wqe(struct rnic_qp *qp, struct rnic_sq_wqe *wqe,
         may_inline = false;
         /* fall through */
     case IBV_WR_RDMA_WRITE:
-        wqe->opcode = wr->opcode == IBV_WR_RDMA_WRITE ? RNIC_WR_WRITE :
-                                                        RNIC_WR_READ;
+        wqe->opcode =
+            wr->opcode == IBV_WR_RDMA_WRITE ? RNIC_WR_WRITE : RNIC_WR_READ;
         wqe->remote_stag = htole32(wr->wr.rdma.rkey);
         wqe->remote_to = htole64(wr->wr.rdma.remote_addr);
         break;
@@ -102,7 +103,7 @@ static int write_send_wqe(struct rnic_qp *qp, struct rnic_sq_wqe *wqe,
     case IBV_WR_RDMA_WRITE_WITH_IMM:
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
-        return EOPNOTSUPP;      /* not of iWARP's verbs */
+        return EOPNOTSUPP; /* not of iWARP's verbs */
     default:
         return EINVAL;
     }
@@ -156,8 +157,9 @@ int rnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
     ci = atomic_load_explicit(&qp->sq.ci, memory_order_acquire);
     err = check_state(ctx, qp, true);
     for (; wr && !err; wr = wr->next) {
-        err = qp->sq.pi - ci >= qp->sq.depth ? ENOMEM :
-              write_send_wqe(qp, sq_entry(qp, qp->sq.pi), wr);
+        err = qp->sq.pi - ci >= qp->sq.depth
+                  ? ENOMEM
+                  : write_send_wqe(qp, sq_entry(qp, qp->sq.pi), wr);
         if (err) {
             break;
         }

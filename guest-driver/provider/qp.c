@@ -35,8 +35,7 @@ static bool layout_qp(const struct rnic_context *ctx,
 
     memset(lay, 0, sizeof(*lay));
     if (cap->max_send_wr > ctx->max_qp_wr ||
-        cap->max_recv_wr > ctx->max_qp_wr ||
-        cap->max_send_sge > ctx->max_sge ||
+        cap->max_recv_wr > ctx->max_qp_wr || cap->max_send_sge > ctx->max_sge ||
         cap->max_recv_sge > ctx->max_sge ||
         cap->max_inline_data > ctx->max_inline) {
         return false;
@@ -44,9 +43,9 @@ static bool layout_qp(const struct rnic_context *ctx,
     octets = max_u32(cap->max_send_sge * sizeof(struct rnic_sge),
                      cap->max_inline_data);
     lay->sq_stride = rnic_wq_stride(sizeof(struct rnic_sq_wqe), octets);
-    lay->rq_stride = rnic_wq_stride(sizeof(struct rnic_rq_wqe),
-                                    cap->max_recv_sge *
-                                    sizeof(struct rnic_sge));
+    lay->rq_stride =
+        rnic_wq_stride(sizeof(struct rnic_rq_wqe),
+                       cap->max_recv_sge * sizeof(struct rnic_sge));
     if (!lay->sq_stride || !lay->rq_stride) {
         return false;
     }
@@ -57,8 +56,7 @@ static bool layout_qp(const struct rnic_context *ctx,
         lay->rq_depth = rnic_pow2(cap->max_recv_wr);
     }
     lay->rq_offset = (size_t)lay->sq_depth * lay->sq_stride;
-    lay->dbrec_offset = lay->rq_offset +
-                        (size_t)lay->rq_depth * lay->rq_stride;
+    lay->dbrec_offset = lay->rq_offset + (size_t)lay->rq_depth * lay->rq_stride;
     return true;
 }
 
@@ -86,8 +84,8 @@ static int map_status(struct rnic_context *ctx, struct rnic_qp *qp,
         return errno;
     }
     qp->status_page = page;
-    qp->status = (struct rnic_qp_status *)((uint8_t *)page +
-                                           resp->status_in_page);
+    qp->status =
+        (struct rnic_qp_status *)((uint8_t *)page + resp->status_in_page);
     return 0;
 }
 
@@ -117,8 +115,8 @@ static int create_cmd(struct rnic_context *ctx, struct ibv_pd *pd,
         goto out;
     }
     qp->qpn = resp.drv_payload.qpn;
-    err = qp->qpn < ctx->max_qp ? map_status(ctx, qp, &resp.drv_payload) :
-                                  EPROTO;
+    err =
+        qp->qpn < ctx->max_qp ? map_status(ctx, qp, &resp.drv_payload) : EPROTO;
     if (err) {
         ibv_cmd_destroy_qp(&qp->vqp.qp);
         goto out;
@@ -161,8 +159,8 @@ struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
                  min_u32(RNIC_SQ_STRIDE_SGES(lay.sq_stride), ctx->max_sge));
     rnic_wq_init(&qp->rq, rings + lay.rq_offset, lay.rq_depth, lay.rq_stride,
                  min_u32(RNIC_RQ_STRIDE_SGES(lay.rq_stride), ctx->max_sge));
-    qp->max_inline = min_u32(RNIC_SQ_STRIDE_INLINE(lay.sq_stride),
-                             ctx->max_inline);
+    qp->max_inline =
+        min_u32(RNIC_SQ_STRIDE_INLINE(lay.sq_stride), ctx->max_inline);
     qp->signal_all = attr->sq_sig_all;
     if (attr->srq) {
         qp->srq = to_rsrq(attr->srq);
@@ -185,8 +183,7 @@ err_free:
     return NULL;
 }
 
-int rnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
-                   int attr_mask)
+int rnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask)
 {
     struct ibv_modify_qp cmd = {};
     int err;
@@ -198,15 +195,14 @@ int rnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
     return err;
 }
 
-int rnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
-                  int attr_mask, struct ibv_qp_init_attr *init_attr)
+int rnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask,
+                  struct ibv_qp_init_attr *init_attr)
 {
     struct rnic_qp *qp = to_rqp(ibqp);
     struct ibv_query_qp cmd = {};
     int err;
 
-    err = ibv_cmd_query_qp(ibqp, attr, attr_mask, init_attr, &cmd,
-                           sizeof(cmd));
+    err = ibv_cmd_query_qp(ibqp, attr, attr_mask, init_attr, &cmd, sizeof(cmd));
     if (!err) {
         report_cap(qp, &init_attr->cap);
         attr->cap = init_attr->cap;

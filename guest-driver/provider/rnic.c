@@ -125,9 +125,8 @@ static int map_doorbells(struct rnic_context *ctx,
     if (ctx->db == MAP_FAILED) {
         return errno;
     }
-    ctx->dbmap = mmap(NULL, RNIC_DBMAP_SIZE, PROT_READ | PROT_WRITE,
-                      MAP_SHARED, ctx->vctx.context.cmd_fd,
-                      resp->dbmap_offset);
+    ctx->dbmap = mmap(NULL, RNIC_DBMAP_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
+                      ctx->vctx.context.cmd_fd, resp->dbmap_offset);
     if (ctx->dbmap == MAP_FAILED) {
         err = errno;
         munmap(ctx->db, RNIC_DB_PAGE_SIZE);

@@ -32,20 +32,36 @@
 
 /* The macros of kern-abi.h put the driver's part of a command behind the
  * core's; it is reached as drv_payload, so they need no tagless copy. */
-#define _STRUCT_rnic_alloc_ucontext_resp struct {}
-#define _STRUCT_rnic_alloc_pd_resp       struct {}
-#define _STRUCT_rnic_create_cq_req       struct {}
-#define _STRUCT_rnic_create_cq_resp      struct {}
-#define _STRUCT_rnic_create_srq_req      struct {}
-#define _STRUCT_rnic_create_srq_resp     struct {}
-#define _STRUCT_rnic_create_qp_req       struct {}
-#define _STRUCT_rnic_create_qp_resp      struct {}
+#define _STRUCT_rnic_alloc_ucontext_resp                                       \
+    struct {                                                                   \
+    }
+#define _STRUCT_rnic_alloc_pd_resp                                             \
+    struct {                                                                   \
+    }
+#define _STRUCT_rnic_create_cq_req                                             \
+    struct {                                                                   \
+    }
+#define _STRUCT_rnic_create_cq_resp                                            \
+    struct {                                                                   \
+    }
+#define _STRUCT_rnic_create_srq_req                                            \
+    struct {                                                                   \
+    }
+#define _STRUCT_rnic_create_srq_resp                                           \
+    struct {                                                                   \
+    }
+#define _STRUCT_rnic_create_qp_req                                             \
+    struct {                                                                   \
+    }
+#define _STRUCT_rnic_create_qp_resp                                            \
+    struct {                                                                   \
+    }
 
 struct rnic_qp;
 
 struct rnic_context {
     struct verbs_context vctx;
-    void *db;                   /* doorbell page */
+    void *db; /* doorbell page */
     struct rnic_dbmap *dbmap;
     size_t page_size;
     enum rnic_sq_policy sq_policy;
@@ -58,7 +74,7 @@ struct rnic_context {
     /* Held from before the kernel frees a QPN until no CQE of it is left in
      * any CQ, so that a QPN in a CQE always means one QP */
     pthread_mutex_t qp_mutex;
-    _Atomic(struct rnic_qp *) *qp_table;    /* by QPN, max_qp entries */
+    _Atomic(struct rnic_qp *) *qp_table; /* by QPN, max_qp entries */
 };
 
 /* Memory shared with the device, whole pages, zeroed, not copied on fork */
@@ -69,13 +85,13 @@ struct rnic_buf {
 
 /* A ring of WQEs. pi and ci are free-running. */
 struct rnic_wq {
-    pthread_mutex_t lock;       /* of the producer */
+    pthread_mutex_t lock; /* of the producer */
     uint8_t *entries;
-    uint32_t depth;             /* 2^n, or 0 */
+    uint32_t depth; /* 2^n, or 0 */
     uint32_t stride;
     uint32_t max_sge;
     uint32_t pi;
-    _Atomic(uint32_t) ci;       /* advanced by whoever polls the CQ */
+    _Atomic(uint32_t) ci; /* advanced by whoever polls the CQ */
 };
 
 struct rnic_srq {
@@ -91,13 +107,13 @@ struct rnic_cq {
     struct rnic_buf buf;
     struct rnic_cqe *ring;
     struct rnic_cq_dbrec *dbrec;
-    uint32_t depth;             /* 2^n */
-    uint32_t shift;             /* n */
+    uint32_t depth; /* 2^n */
+    uint32_t shift; /* n */
     uint32_t ci;
     uint32_t cqn;
     uint32_t arm_sequence;
-    _Atomic(uint32_t) armed;    /* RNIC_CQ_ARM_* not known to have fired */
-    struct rnic_cqe current;    /* between start_poll and end_poll */
+    _Atomic(uint32_t) armed; /* RNIC_CQ_ARM_* not known to have fired */
+    struct rnic_cqe current; /* between start_poll and end_poll */
 };
 
 struct rnic_qp {
@@ -105,15 +121,15 @@ struct rnic_qp {
     struct rnic_buf buf;
     struct rnic_wq sq;
     struct rnic_wq rq;
-    struct rnic_srq *srq;       /* or NULL */
+    struct rnic_srq *srq; /* or NULL */
     struct rnic_qp_dbrec *dbrec;
-    struct rnic_qp_status *status;  /* written by the device */
+    struct rnic_qp_status *status; /* written by the device */
     void *status_page;
     uint32_t qpn;
     uint32_t max_inline;
-    uint32_t sq_published;      /* last written to sq_pi */
+    uint32_t sq_published; /* last written to sq_pi */
     bool signal_all;
-    bool reset;                 /* the verbs' RESET was asked for */
+    bool reset; /* the verbs' RESET was asked for */
 };
 
 static inline struct rnic_context *to_rctx(struct ibv_context *context)
@@ -210,12 +226,11 @@ int rnic_wq_write_recv(struct rnic_wq *wq, struct ibv_recv_wr *wr,
                        struct ibv_recv_wr **bad_wr, uint32_t *posted);
 
 /* qp.c */
-struct ibv_qp *rnic_create_qp(struct ibv_pd *pd,
-                              struct ibv_qp_init_attr *attr);
+struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 int rnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
                    int attr_mask);
-int rnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
-                  int attr_mask, struct ibv_qp_init_attr *init_attr);
+int rnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask,
+                  struct ibv_qp_init_attr *init_attr);
 int rnic_destroy_qp(struct ibv_qp *ibqp);
 
 /* post.c */

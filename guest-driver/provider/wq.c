@@ -66,7 +66,8 @@ int rnic_wq_write_recv(struct rnic_wq *wq, struct ibv_recv_wr *wr,
             break;
         }
         wqe = (struct rnic_rq_wqe *)(wq->entries +
-              (size_t)((wq->pi + n) & (wq->depth - 1)) * wq->stride);
+                                     (size_t)((wq->pi + n) & (wq->depth - 1)) *
+                                         wq->stride);
         memset(wqe, 0, sizeof(*wqe));
         wqe->num_sge = wr->num_sge;
         wqe->wr_id = htole64(wr->wr_id);

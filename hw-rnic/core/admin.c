@@ -10,18 +10,18 @@
 #include "qp.h"
 
 /* Commands of one turn: others work between them */
-#define MAX_COMMANDS    64
+#define MAX_COMMANDS 64
 
 struct rnic_admin {
-    uint64_t asq, acq;          /* DMA addresses, taken over at enable */
+    uint64_t asq, acq; /* DMA addresses, taken over at enable */
     uint32_t depth;
-    uint32_t ci;                /* of the ASQ, free-running */
-    uint32_t pi;                /* of the ACQ, free-running */
+    uint32_t ci; /* of the ASQ, free-running */
+    uint32_t pi; /* of the ACQ, free-running */
 
     /* Fault injection */
     atomic_uint delay_ms;
     struct rnic_timer delay;
-    bool delayed;               /* what waits has waited long enough */
+    bool delayed; /* what waits has waited long enough */
 };
 
 /* ---- Commands ---- */
@@ -310,7 +310,7 @@ static enum rnic_admin_status cmd_destroy_netq(struct rnic_device *dev,
 
 /* What the trace shows of a command's arguments: the first 32-bit words, in
  * this order, with these names */
-#define MAX_SHOWN   5
+#define MAX_SHOWN 5
 
 static const struct command {
     const char *name;
@@ -321,22 +321,28 @@ static const struct command {
 } commands[] = {
     [RNIC_CMD_NOP] = { "NOP", cmd_nop },
     [RNIC_CMD_CREATE_UCTX] = { "CREATE_UCTX", cmd_create_uctx, { "context" } },
-    [RNIC_CMD_DESTROY_UCTX] = { "DESTROY_UCTX", cmd_destroy_uctx,
+    [RNIC_CMD_DESTROY_UCTX] = { "DESTROY_UCTX",
+                                cmd_destroy_uctx,
                                 { "context" } },
-    [RNIC_CMD_CREATE_EQ] = { "CREATE_EQ", cmd_create_eq,
+    [RNIC_CMD_CREATE_EQ] = { "CREATE_EQ",
+                             cmd_create_eq,
                              { "EQ", "vector", "depth" } },
     [RNIC_CMD_DESTROY_EQ] = { "DESTROY_EQ", cmd_destroy_eq, { "EQ" } },
-    [RNIC_CMD_CREATE_CQ] = { "CREATE_CQ", cmd_create_cq,
+    [RNIC_CMD_CREATE_CQ] = { "CREATE_CQ",
+                             cmd_create_cq,
                              { "CQ", "EQ", "context", "depth" } },
     [RNIC_CMD_MODIFY_CQ] = { "MODIFY_CQ", cmd_modify_cq, { "CQ" } },
     [RNIC_CMD_DESTROY_CQ] = { "DESTROY_CQ", cmd_destroy_cq, { "CQ" } },
-    [RNIC_CMD_CREATE_SRQ] = { "CREATE_SRQ", cmd_create_srq,
+    [RNIC_CMD_CREATE_SRQ] = { "CREATE_SRQ",
+                              cmd_create_srq,
                               { "SRQ", "PD", "context", "depth", "stride" } },
-    [RNIC_CMD_MODIFY_SRQ] = { "MODIFY_SRQ", cmd_modify_srq,
+    [RNIC_CMD_MODIFY_SRQ] = { "MODIFY_SRQ",
+                              cmd_modify_srq,
                               { "SRQ", "limit" } },
     [RNIC_CMD_QUERY_SRQ] = { "QUERY_SRQ", cmd_query_srq, { "SRQ" } },
     [RNIC_CMD_DESTROY_SRQ] = { "DESTROY_SRQ", cmd_destroy_srq, { "SRQ" } },
-    [RNIC_CMD_CREATE_QP] = { "CREATE_QP", cmd_create_qp,
+    [RNIC_CMD_CREATE_QP] = { "CREATE_QP",
+                             cmd_create_qp,
                              { "QP", "PD", "context", "send CQ",
                                "receive CQ" } },
     [RNIC_CMD_MODIFY_QP] = { "MODIFY_QP", cmd_modify_qp, { "QP", "state" } },
@@ -354,7 +360,8 @@ static const struct command {
     [RNIC_CMD_ACCEPT] = { "ACCEPT", cmd_accept, { "connection", "QP" } },
     [RNIC_CMD_REJECT] = { "REJECT", cmd_reject, { "connection" } },
     [RNIC_CMD_QUERY_STATS] = { "QUERY_STATS", cmd_query_stats },
-    [RNIC_CMD_CREATE_NETQ] = { "CREATE_NETQ", cmd_create_netq,
+    [RNIC_CMD_CREATE_NETQ] = { "CREATE_NETQ",
+                               cmd_create_netq,
                                { "vector", "transmit depth",
                                  "receive depth" } },
     [RNIC_CMD_DESTROY_NETQ] = { "DESTROY_NETQ", cmd_destroy_netq },
@@ -392,11 +399,10 @@ static void trace_command(struct rnic_device *dev,
 
     for (i = 0; command && i < MAX_SHOWN && command->shown[i]; i++) {
         memcpy(&word, cmd->raw + i * sizeof(word), sizeof(word));
-        len += g_snprintf(args + len, sizeof(args) - len,
-                          cmd->opcode == RNIC_CMD_DEREG_MR ? "%s%s 0x%08x" :
-                                                             "%s%s %u",
-                          i ? ", " : " ", command->shown[i],
-                          GUINT32_FROM_LE(word));
+        len += g_snprintf(
+            args + len, sizeof(args) - len,
+            cmd->opcode == RNIC_CMD_DEREG_MR ? "%s%s 0x%08x" : "%s%s %u",
+            i ? ", " : " ", command->shown[i], GUINT32_FROM_LE(word));
     }
     if (command) {
         rnic_trace_text(dev, RNIC_TRACE_admin, "%s%s: %s", command->name, args,
@@ -410,8 +416,8 @@ static void trace_command(struct rnic_device *dev,
 static void run_command(struct rnic_device *dev, const struct rnic_asqe *cmd,
                         struct rnic_acqe *resp)
 {
-    const struct command *command = cmd->opcode < G_N_ELEMENTS(commands) ?
-                                    &commands[cmd->opcode] : NULL;
+    const struct command *command =
+        cmd->opcode < G_N_ELEMENTS(commands) ? &commands[cmd->opcode] : NULL;
     enum rnic_admin_status status;
 
     if (!command) {
@@ -437,8 +443,7 @@ static void run_command(struct rnic_device *dev, const struct rnic_asqe *cmd,
 static bool complete(struct rnic_device *dev, struct rnic_acqe *acqe)
 {
     struct rnic_admin *admin = dev->admin;
-    uint64_t at = admin->acq +
-                  (admin->pi & (admin->depth - 1)) * sizeof(*acqe);
+    uint64_t at = admin->acq + (admin->pi & (admin->depth - 1)) * sizeof(*acqe);
     const size_t head = sizeof(*acqe) - sizeof(uint32_t);
     uint32_t last;
 
@@ -510,8 +515,10 @@ bool rnic_admin_run(struct rnic_device *dev)
             break;
         }
         /* Copied once: what the driver changes from now on is not seen */
-        if (!rnic_dma_read(dev, admin->asq + (admin->ci & (admin->depth - 1)) *
-                           sizeof(asqe), &asqe, sizeof(asqe))) {
+        if (!rnic_dma_read(dev,
+                           admin->asq +
+                               (admin->ci & (admin->depth - 1)) * sizeof(asqe),
+                           &asqe, sizeof(asqe))) {
             rnic_device_fatal(dev, RNIC_DEV_ERR_ADMIN_DMA);
             break;
         }

@@ -94,8 +94,8 @@ static void request_ready(struct rnic_stream *stream, uint32_t events)
     }
     n = rnic_stream_peek(stream);
     if (n != -EAGAIN) {
-        rnic_conn_drop(conn, n == 1 ? "octets behind the MPA Request" :
-                       "closed by the peer");
+        rnic_conn_drop(conn, n == 1 ? "octets behind the MPA Request"
+                                    : "closed by the peer");
         return;
     }
     rnic_timer_cancel(&conn->timer);
@@ -103,7 +103,7 @@ static void request_ready(struct rnic_stream *stream, uint32_t events)
         /* RFC 6581 section 9.2 has no way to say 'no form at all' */
         reject(conn, NULL, 0);
         rnic_conn_drop(conn, "peer-to-peer mode asked for, and no "
-                       "ready-to-receive form is configured");
+                             "ready-to-receive form is configured");
         return;
     }
     conn->state = CONN_REQUESTED;
@@ -145,8 +145,9 @@ static const char *refuse_peer(struct rnic_device *dev,
         if (found.listening) {
             return "its socket is gone";
         }
-        return rnic_addr_peer_uid(dev->addrs, found.uid) ? NULL :
-               "its socket belongs to another user";
+        return rnic_addr_peer_uid(dev->addrs, found.uid)
+                   ? NULL
+                   : "its socket belongs to another user";
     case RNIC_DIAG_NONE:
         return "its socket is gone";
     case RNIC_DIAG_UNAVAILABLE:
@@ -177,9 +178,10 @@ void rnic_conn_accepted(struct rnic_listener *listener, int fd,
         why = conn ? NULL : "too many connections";
     }
     if (why) {
-        rnic_trace(dev, cm, "listener %u: connection from the host's %s "
-                   "refused: %s", listener->id,
-                   rnic_sockaddr_str(peer_host, text), why);
+        rnic_trace(dev, cm,
+                   "listener %u: connection from the host's %s "
+                   "refused: %s",
+                   listener->id, rnic_sockaddr_str(peer_host, text), why);
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
         close(fd);
         return;
@@ -229,8 +231,9 @@ static enum rnic_admin_status read_pdata(struct rnic_cm_conn *conn,
     if (*len > RNIC_MAX_PDATA) {
         return RNIC_ADMIN_BAD_PARAM;
     }
-    return rnic_dma_read(conn->dev, GUINT64_FROM_LE(cmd->pdata), pdata, *len) ?
-           RNIC_ADMIN_OK : RNIC_ADMIN_BAD_ADDRESS;
+    return rnic_dma_read(conn->dev, GUINT64_FROM_LE(cmd->pdata), pdata, *len)
+               ? RNIC_ADMIN_OK
+               : RNIC_ADMIN_BAD_ADDRESS;
 }
 
 enum rnic_admin_status rnic_cm_accept(struct rnic_device *dev,

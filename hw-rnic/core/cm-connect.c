@@ -69,8 +69,8 @@ static void reply_ready(struct rnic_stream *stream, uint32_t events)
     case RNIC_FRAME_DONE:
         break;
     }
-    status = rnic_mpa_conclude(&conn->setup->request, &reply,
-                               &conn->setup->mpa, &agreed);
+    status = rnic_mpa_conclude(&conn->setup->request, &reply, &conn->setup->mpa,
+                               &agreed);
     switch (status) {
     case RNIC_MPA_OK:
         rnic_conn_up(conn, &agreed);
@@ -260,8 +260,7 @@ static enum rnic_cm_status start_connect(struct rnic_cm_conn *conn,
                    g_strerror(err));
         close(fd);
         /* Here it says that the pair of addresses is in use */
-        return rnic_cm_status_of_errno(err == EADDRNOTAVAIL ? EADDRINUSE
-                                                            : err);
+        return rnic_cm_status_of_errno(err == EADDRNOTAVAIL ? EADDRINUSE : err);
     }
     conn->stream = rnic_stream_new(dev, fd, &conn->local, &conn->remote, true);
     if (!conn->stream) {
@@ -286,9 +285,8 @@ static struct rnic_addr *source_addr(struct rnic_device *dev,
                                      const struct rnic_sockaddr *local,
                                      const struct rnic_sockaddr *remote)
 {
-    if (rnic_sockaddr_is_any(local) ||
-        (rnic_sockaddr_is_loopback(local) &&
-         rnic_sockaddr_is_loopback(remote))) {
+    if (rnic_sockaddr_is_any(local) || (rnic_sockaddr_is_loopback(local) &&
+                                        rnic_sockaddr_is_loopback(remote))) {
         return rnic_addr_nearest(dev->addrs, remote);
     }
     return rnic_addr_find(dev->addrs, local);
@@ -314,8 +312,7 @@ enum rnic_admin_status rnic_cm_connect(struct rnic_device *dev,
         !rnic_sockaddr_normalise(&cmd->local, &local) ||
         !rnic_sockaddr_normalise(&cmd->remote, &remote) ||
         local.family != remote.family || !remote.port ||
-        rnic_sockaddr_is_any(&remote) ||
-        rnic_sockaddr_is_multicast(&remote)) {
+        rnic_sockaddr_is_any(&remote) || rnic_sockaddr_is_multicast(&remote)) {
         return RNIC_ADMIN_BAD_PARAM;
     }
     if (qp->state != RNIC_QPS_IDLE || qp->conn) {
@@ -357,11 +354,10 @@ enum rnic_admin_status rnic_cm_connect(struct rnic_device *dev,
     if (conn->status == RNIC_CM_OK) {
         conn->in_fabric = rnic_addr_in_fabric(dev->addrs, &host_remote);
         rnic_conn_mpa_config(conn, ird, ord);
-        mpa_status = rnic_mpa_request(&conn->setup->mpa,
-                                      &conn->setup->request);
-        conn->status = mpa_status == RNIC_MPA_OK ?
-                       start_connect(conn, &host_local, &host_remote) :
-                       RNIC_CM_LOCAL_ERROR;
+        mpa_status = rnic_mpa_request(&conn->setup->mpa, &conn->setup->request);
+        conn->status = mpa_status == RNIC_MPA_OK
+                           ? start_connect(conn, &host_local, &host_remote)
+                           : RNIC_CM_LOCAL_ERROR;
     }
     if (conn->status != RNIC_CM_OK) {
         conn->state = CONN_FAILING;

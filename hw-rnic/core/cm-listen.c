@@ -11,14 +11,14 @@
 #include <unistd.h>
 
 /* Connections taken from one socket before others get their turn */
-#define ACCEPT_BATCH    16
+#define ACCEPT_BATCH 16
 /* How long accepting pauses when the host has no resources */
-#define STARVED_US      200000
+#define STARVED_US   200000
 /* Ports tried for a listener on every address that left the choice to the
  * host; and where they come from while there is no address to bind */
-#define PORT_TRIES      32
-#define PORT_FIRST      32768
-#define PORT_LAST       60999
+#define PORT_TRIES   32
+#define PORT_FIRST   32768
+#define PORT_LAST    60999
 
 struct listen_socket {
     struct rnic_source source;
@@ -93,8 +93,8 @@ static void post_error(struct rnic_listener *listener,
 
 static void starved_over(struct rnic_timer *timer)
 {
-    struct rnic_listener *listener = rnic_owner(timer, struct rnic_listener,
-                                                retry);
+    struct rnic_listener *listener =
+        rnic_owner(timer, struct rnic_listener, retry);
 
     listener->starved = false;
     update_events(listener);
@@ -103,8 +103,10 @@ static void starved_over(struct rnic_timer *timer)
 /* The socket stays readable: without a pause the loop would spin */
 static void starve(struct rnic_listener *listener, int err)
 {
-    rnic_trace(listener->dev, cm, "listener %u cannot accept: %s; it tries "
-               "again", listener->id, rnic_cm_errno_str(err));
+    rnic_trace(listener->dev, cm,
+               "listener %u cannot accept: %s; it tries "
+               "again",
+               listener->id, rnic_cm_errno_str(err));
     listener->starved = true;
     update_events(listener);
     rnic_timer_arm(listener->dev, &listener->retry, STARVED_US, starved_over);
@@ -112,8 +114,8 @@ static void starve(struct rnic_listener *listener, int err)
 
 static void listen_ready(struct rnic_source *source, uint32_t events)
 {
-    struct listen_socket *sock = rnic_owner(source, struct listen_socket,
-                                            source);
+    struct listen_socket *sock =
+        rnic_owner(source, struct listen_socket, source);
     struct rnic_listener *listener = sock->listener;
 
     for (unsigned i = 0; i < ACCEPT_BATCH; i++) {
@@ -235,10 +237,9 @@ static void close_socket(struct listen_socket *sock)
 }
 
 /* Those at @addr; NULL: all */
-static void unbind(struct rnic_listener *listener,
-                   const struct rnic_addr *addr)
+static void unbind(struct rnic_listener *listener, const struct rnic_addr *addr)
 {
-    for (unsigned i = 0; i < listener->sockets->len; ) {
+    for (unsigned i = 0; i < listener->sockets->len;) {
         struct listen_socket *sock = g_ptr_array_index(listener->sockets, i);
 
         if (addr && sock->addr != addr) {

@@ -16,24 +16,24 @@
 struct rnic_cm {
     struct rnic_device *dev;
     bool link_up;
-    int diag_fd;                /* net/diag.h; < 0: not available */
+    int diag_fd; /* net/diag.h; < 0: not available */
     struct rnic_listener *listeners[RNIC_MAX_LISTEN];
-    GQueue conns;               /* struct rnic_cm_conn, in every state */
-    GHashTable *requests;       /* conn_id -> responder not yet answered */
+    GQueue conns;         /* struct rnic_cm_conn, in every state */
+    GHashTable *requests; /* conn_id -> responder not yet answered */
     uint32_t next_conn_id;
 };
 
 enum rnic_conn_state {
     /* Initiator */
-    CONN_FAILING,               /* the timer reports status */
-    CONN_CONNECTING,            /* TCP */
+    CONN_FAILING,    /* the timer reports status */
+    CONN_CONNECTING, /* TCP */
     CONN_AWAIT_REPLY,
     /* Responder */
     CONN_AWAIT_REQUEST,
-    CONN_REQUESTED,             /* the guest has to ACCEPT or REJECT */
-    CONN_GONE,                  /* as REQUESTED, but the peer left */
+    CONN_REQUESTED, /* the guest has to ACCEPT or REJECT */
+    CONN_GONE,      /* as REQUESTED, but the peer left */
     /* Both */
-    CONN_UP,                    /* the stream is the QP's */
+    CONN_UP, /* the stream is the QP's */
 };
 
 /* What a connection needs until it is up: bounded, two frames */
@@ -43,30 +43,30 @@ struct rnic_conn_setup {
     uint8_t pdata[RNIC_MPA_PD_MAX]; /* initiator: the guest's */
     uint16_t pdata_len;
     struct rnic_mpa_config mpa;
-    struct rnic_mpa_frame request;  /* its ulp_data points into in or pdata */
+    struct rnic_mpa_frame request; /* its ulp_data points into in or pdata */
 };
 
 struct rnic_cm_conn {
     struct rnic_device *dev;
-    GList link;                 /* in cm->conns */
+    GList link; /* in cm->conns */
     enum rnic_conn_state state;
     bool initiator;
-    bool in_fabric;             /* inside a loopback fabric */
-    bool reported;              /* CONNECT_REPLY or ESTABLISHED is written */
-    uint16_t status;            /* FAILING: enum rnic_cm_status */
+    bool in_fabric;  /* inside a loopback fabric */
+    bool reported;   /* CONNECT_REPLY or ESTABLISHED is written */
+    uint16_t status; /* FAILING: enum rnic_cm_status */
     /* rnic_qp_connected() is running; what rnic_cm_closed() said meanwhile */
     bool handing_over, ended, ended_by_peer;
     enum rnic_cm_status ended_why;
 
-    struct rnic_qp *qp;         /* NULL: responder before ACCEPT */
+    struct rnic_qp *qp;             /* NULL: responder before ACCEPT */
     struct rnic_listener *listener; /* responder before its answer */
     uint32_t conn_id;
     struct rnic_sockaddr local, remote; /* the guest's view */
-    struct rnic_stream *stream; /* NULL: none, or the QP's */
+    struct rnic_stream *stream;         /* NULL: none, or the QP's */
     struct rnic_timer timer;
-    struct rnic_conn_setup *setup;  /* NULL from UP on */
-    uint16_t ird, ord;          /* UP: agreed */
-    bool await_rtr;             /* UP, responder: ESTABLISHED waits for it */
+    struct rnic_conn_setup *setup; /* NULL from UP on */
+    uint16_t ird, ord;             /* UP: agreed */
+    bool await_rtr;                /* UP, responder: ESTABLISHED waits for it */
 };
 
 struct rnic_listener {
@@ -115,10 +115,10 @@ void rnic_conn_read_local_port(struct rnic_cm_conn *conn, int fd);
 void rnic_conn_mpa_config(struct rnic_cm_conn *conn, uint16_t ird,
                           uint16_t ord);
 enum rnic_frame_result {
-    RNIC_FRAME_DONE,            /* *@frame is valid while setup is */
-    RNIC_FRAME_MORE,            /* wait for octets */
-    RNIC_FRAME_CLOSED,          /* the peer closed or TCP failed */
-    RNIC_FRAME_BAD,             /* not a frame that this end can take */
+    RNIC_FRAME_DONE,   /* *@frame is valid while setup is */
+    RNIC_FRAME_MORE,   /* wait for octets */
+    RNIC_FRAME_CLOSED, /* the peer closed or TCP failed */
+    RNIC_FRAME_BAD,    /* not a frame that this end can take */
 };
 /* Reads what is there of the peer's frame, and nothing behind it */
 enum rnic_frame_result rnic_conn_read_frame(struct rnic_cm_conn *conn,

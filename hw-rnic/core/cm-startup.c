@@ -30,8 +30,7 @@ static bool want_crc(const struct rnic_cm_conn *conn)
     return !conn->in_fabric;
 }
 
-void rnic_conn_mpa_config(struct rnic_cm_conn *conn, uint16_t ird,
-                          uint16_t ord)
+void rnic_conn_mpa_config(struct rnic_cm_conn *conn, uint16_t ird, uint16_t ord)
 {
     const struct rnic_config *config = &conn->dev->config;
     uint8_t rtr = (config->rtr & RNIC_RTR_WRITE ? RNIC_MPA_RTR_WRITE : 0) |
@@ -45,8 +44,7 @@ void rnic_conn_mpa_config(struct rnic_cm_conn *conn, uint16_t ird,
         .ord = ord,
         .rev = config->mpa_rev,
         /* RFC 6581 section 9.2: peer-to-peer needs the enhanced block */
-        .p2p = config->p2p && rtr &&
-               config->mpa_rev >= RNIC_MPA_REV_RFC6581,
+        .p2p = config->p2p && rtr && config->mpa_rev >= RNIC_MPA_REV_RFC6581,
     };
 }
 
@@ -55,7 +53,8 @@ static void trace_frame(struct rnic_cm_conn *conn, const char *verb,
 {
     char local[RNIC_SOCKADDR_STR], remote[RNIC_SOCKADDR_STR];
 
-    rnic_trace(conn->dev, mpa, "%s %s %s: %s%s Rev %u%s%s%s IRD %u ORD %u "
+    rnic_trace(conn->dev, mpa,
+               "%s %s %s: %s%s Rev %u%s%s%s IRD %u ORD %u "
                "P2P %d RTR %x, private data %u",
                rnic_sockaddr_str(&conn->local, local), verb,
                rnic_sockaddr_str(&conn->remote, remote),
@@ -89,8 +88,7 @@ enum rnic_frame_result rnic_conn_read_frame(struct rnic_cm_conn *conn,
         }
         if (n <= 0) {
             *err = n ? -n : ECONNRESET;
-            rnic_stream_capture_startup(conn->stream, setup->in,
-                                        setup->in_len);
+            rnic_stream_capture_startup(conn->stream, setup->in, setup->in_len);
             return RNIC_FRAME_CLOSED;
         }
         setup->in_len += n;
@@ -138,10 +136,10 @@ void rnic_conn_send_terminate(struct rnic_cm_conn *conn,
                               enum rnic_mpa_status status, bool use_crc)
 {
     enum rnic_wire_err err = rnic_mpa_status_err(status);
-    uint8_t buf[RNIC_FPDU_LENGTH_SIZE + RNIC_TERM_SIZE_MAX +
-                RNIC_FPDU_TRAILER_MAX];
-    size_t ulpdu = rnic_term_encode(err, NULL, 0, 0,
-                                    buf + RNIC_FPDU_LENGTH_SIZE);
+    uint8_t
+        buf[RNIC_FPDU_LENGTH_SIZE + RNIC_TERM_SIZE_MAX + RNIC_FPDU_TRAILER_MAX];
+    size_t ulpdu =
+        rnic_term_encode(err, NULL, 0, 0, buf + RNIC_FPDU_LENGTH_SIZE);
     size_t len = RNIC_FPDU_LENGTH_SIZE + ulpdu;
     uint32_t crc;
 

@@ -35,8 +35,10 @@ void rnic_cm_init(struct rnic_device *dev)
     raise_file_limit(dev);
     cm->diag_fd = rnic_diag_open();
     if (cm->diag_fd < 0) {
-        rnic_trace(dev, device, "no socket lookups (%s): connections inside "
-                   "the host will be refused", g_strerror(-cm->diag_fd));
+        rnic_trace(dev, device,
+                   "no socket lookups (%s): connections inside "
+                   "the host will be refused",
+                   g_strerror(-cm->diag_fd));
     }
 }
 
@@ -302,8 +304,10 @@ static void rtr_overdue(struct rnic_timer *timer)
 {
     struct rnic_cm_conn *conn = rnic_owner(timer, struct rnic_cm_conn, timer);
 
-    rnic_trace(conn->dev, cm, "QP %u: no ready-to-receive message within "
-               "%u ms", conn->qp->qpn, conn->dev->config.mpa_timeout_ms);
+    rnic_trace(conn->dev, cm,
+               "QP %u: no ready-to-receive message within "
+               "%u ms",
+               conn->qp->qpn, conn->dev->config.mpa_timeout_ms);
     kill_up(conn, RNIC_CM_TIMEDOUT);
 }
 
@@ -358,8 +362,8 @@ void rnic_conn_up(struct rnic_cm_conn *conn,
         conn->reported = true;
         rnic_stat_inc(dev, RNIC_STAT_connects);
         rnic_mpa_frame_decode(setup->in, setup->in_len, true, &reply, &octets);
-        rnic_conn_event(conn, RNIC_EV_CONNECT_REPLY, RNIC_CM_OK,
-                        reply.ulp_data, reply.ulp_len);
+        rnic_conn_event(conn, RNIC_EV_CONNECT_REPLY, RNIC_CM_OK, reply.ulp_data,
+                        reply.ulp_len);
     } else if (conn->await_rtr) {
         rnic_timer_arm(dev, &conn->timer,
                        dev->config.mpa_timeout_ms * UINT64_C(1000),
@@ -375,8 +379,7 @@ void rnic_cm_first_fpdu(struct rnic_device *dev, struct rnic_qp *qp)
 {
     struct rnic_cm_conn *conn = qp->conn;
 
-    if (conn && conn->state == CONN_UP && !conn->initiator &&
-        !conn->reported) {
+    if (conn && conn->state == CONN_UP && !conn->initiator && !conn->reported) {
         if (conn->handing_over) {
             /* Written by rnic_conn_up(), once the QP is done */
             conn->await_rtr = false;
@@ -500,8 +503,8 @@ enum rnic_admin_status rnic_cm_addr_add(struct rnic_device *dev,
         return status;
     }
     rnic_trace(dev, addr, "%s added; %s", rnic_sockaddr_str(&guest, text),
-               addr->usable ? rnic_sockaddr_str(&addr->host, host) :
-               "no address of the host stands for it");
+               addr->usable ? rnic_sockaddr_str(&addr->host, host)
+                            : "no address of the host stands for it");
     rnic_netq_addr_added(dev, addr);
     if (dev->cm->link_up) {
         rnic_listeners_bind(dev, addr);

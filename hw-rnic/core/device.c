@@ -15,7 +15,7 @@
 
 void rnic_config_init(struct rnic_config *config)
 {
-    *config = (struct rnic_config) {
+    *config = (struct rnic_config){
         .vectors = 9,
         .fabric = RNIC_FABRIC_LOOPBACK,
         .crc = RNIC_CRC_AUTO,
@@ -39,9 +39,10 @@ static bool check_range(const char *property, uint64_t value, uint64_t min,
     if (value >= min && value <= max) {
         return true;
     }
-    g_set_error(error, config_error(), 0, "property '%s' is %" PRIu64
-                "; it must be %" PRIu64 " to %" PRIu64, property, value, min,
-                max);
+    g_set_error(error, config_error(), 0,
+                "property '%s' is %" PRIu64 "; it must be %" PRIu64
+                " to %" PRIu64,
+                property, value, min, max);
     return false;
 }
 
@@ -52,7 +53,8 @@ static bool check_mac(const uint8_t *mac, GError **error)
     if (memcmp(mac, zero, sizeof(zero)) && !(mac[0] & 1)) {
         return true;
     }
-    g_set_error(error, config_error(), 0, "property 'mac' is %02x:%02x:%02x:"
+    g_set_error(error, config_error(), 0,
+                "property 'mac' is %02x:%02x:%02x:"
                 "%02x:%02x:%02x; it must be a unicast address and not 0",
                 mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
     return false;
@@ -78,13 +80,15 @@ static bool check_config(const struct rnic_config *config, GError **error)
     }
     if (config->fpdu_max &&
         (config->fpdu_max < 128 || config->fpdu_max > 64768)) {
-        g_set_error(error, config_error(), 0, "property 'fpdu-max' is %u; it "
+        g_set_error(error, config_error(), 0,
+                    "property 'fpdu-max' is %u; it "
                     "must be 128 to 64768, or 0 for the default",
                     config->fpdu_max);
         return false;
     }
     if (config->p2p && !config->rtr) {
-        g_set_error(error, config_error(), 0, "property 'rtr' is 0; it must "
+        g_set_error(error, config_error(), 0,
+                    "property 'rtr' is 0; it must "
                     "name at least one kind of message while 'p2p' is on");
         return false;
     }

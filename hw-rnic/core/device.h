@@ -27,15 +27,15 @@ struct rnic_qp;
 struct rnic_netq;
 
 /* The object of @type whose @member @ptr points to */
-#define rnic_owner(ptr, type, member) \
-    ((type *)((char *)(ptr) - offsetof(type, member)))
+#define rnic_owner(ptr, type, member)                                          \
+    ((type *)((char *)(ptr)-offsetof(type, member)))
 
 /* ---- Event loop ---- */
 
 /* A watched file descriptor, embedded in its owner */
 struct rnic_source {
     int fd;
-    uint32_t events;            /* EPOLLIN | EPOLLOUT wanted; 0: none */
+    uint32_t events; /* EPOLLIN | EPOLLOUT wanted; 0: none */
     bool added;
     void (*ready)(struct rnic_source *source, uint32_t events);
     struct rnic_device *dev;
@@ -54,7 +54,7 @@ void rnic_source_set(struct rnic_source *source, uint32_t events);
 void rnic_source_remove(struct rnic_source *source);
 
 struct rnic_timer {
-    uint64_t deadline_ns;       /* CLOCK_MONOTONIC; 0: not armed */
+    uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: not armed */
     void (*expired)(struct rnic_timer *timer);
     GSequenceIter *iter;
     struct rnic_device *dev;
@@ -87,17 +87,17 @@ bool rnic_dma_probe(struct rnic_device *dev, uint64_t addr, uint64_t len,
 struct rnic_buf {
     uint64_t length;
     uint64_t first_offset;
-    unsigned page_shift;        /* 63 for a contiguous buffer */
+    unsigned page_shift; /* 63 for a contiguous buffer */
     uint64_t num_pages;
-    uint64_t *pages;            /* owned */
+    uint64_t *pages; /* owned */
     struct rnic_device *dev;
 };
 
 /* A ring and its doorbell record are never larger than this */
-#define RNIC_MAX_RING_SIZE  (1ull << 28)
+#define RNIC_MAX_RING_SIZE (1ull << 28)
 /* Page list entries that all buffers and regions of a device hold together:
  * bounds the host memory that a guest can ask for */
-#define RNIC_MAX_BUF_PAGES  (1ull << 25)
+#define RNIC_MAX_BUF_PAGES (1ull << 25)
 
 /* Reads the page list; RNIC_ADMIN_OK, or why not. @max_len bounds it. */
 enum rnic_admin_status rnic_buf_init(struct rnic_device *dev,
@@ -133,31 +133,31 @@ bool rnic_buf_load32(struct rnic_device *dev, const struct rnic_buf *buf,
 
 /* ---- The device ---- */
 
-#define RNIC_MAX_QP         16384
-#define RNIC_MAX_CQ         32768
-#define RNIC_MAX_SRQ        4096
-#define RNIC_MAX_EQ         65
-#define RNIC_MAX_MR         131072
-#define RNIC_MAX_PD         16384
-#define RNIC_MAX_LISTEN     1024
-#define RNIC_MAX_QP_WR      32768
-#define RNIC_MAX_CQE        4194304
-#define RNIC_MAX_SGE        16
-#define RNIC_MAX_INLINE     480
-#define RNIC_MAX_IRD        128
-#define RNIC_MAX_ORD        128
-#define RNIC_MAX_MR_SIZE    (1ull << 40)
-#define RNIC_MAX_FR_PAGES   1024
-#define RNIC_MAX_MSG_SIZE   (1u << 31)
-#define RNIC_MAX_PDATA      508
-#define RNIC_MAX_BACKLOG    1024
-#define RNIC_MAX_ADDR       64
-#define RNIC_MAX_EQ_DEPTH   65536
+#define RNIC_MAX_QP       16384
+#define RNIC_MAX_CQ       32768
+#define RNIC_MAX_SRQ      4096
+#define RNIC_MAX_EQ       65
+#define RNIC_MAX_MR       131072
+#define RNIC_MAX_PD       16384
+#define RNIC_MAX_LISTEN   1024
+#define RNIC_MAX_QP_WR    32768
+#define RNIC_MAX_CQE      4194304
+#define RNIC_MAX_SGE      16
+#define RNIC_MAX_INLINE   480
+#define RNIC_MAX_IRD      128
+#define RNIC_MAX_ORD      128
+#define RNIC_MAX_MR_SIZE  (1ull << 40)
+#define RNIC_MAX_FR_PAGES 1024
+#define RNIC_MAX_MSG_SIZE (1u << 31)
+#define RNIC_MAX_PDATA    508
+#define RNIC_MAX_BACKLOG  1024
+#define RNIC_MAX_ADDR     64
+#define RNIC_MAX_EQ_DEPTH 65536
 
 struct rnic_uctx {
     uint32_t id;
-    uint64_t dbmap;             /* DMA address */
-    unsigned refs;              /* QPs, CQs, SRQs of this context */
+    uint64_t dbmap; /* DMA address */
+    unsigned refs;  /* QPs, CQs, SRQs of this context */
 };
 
 struct rnic_eq {
@@ -165,11 +165,11 @@ struct rnic_eq {
     uint32_t vector;
     uint32_t depth;
     uint32_t dbrec_offset;
-    uint32_t pi;                /* free-running */
-    uint32_t ci;                /* as last read; only trusted for fullness */
-    bool ci_bad;                /* told_ci was out of range, and was told */
+    uint32_t pi; /* free-running */
+    uint32_t ci; /* as last read; only trusted for fullness */
+    bool ci_bad; /* told_ci was out of range, and was told */
     uint32_t told_ci;
-    unsigned refs;              /* CQs */
+    unsigned refs; /* CQs */
     struct rnic_buf buf;
 };
 
@@ -178,15 +178,15 @@ struct rnic_cq {
     uint32_t depth;
     uint32_t dbrec_offset;
     uint32_t pi;
-    uint32_t ci;                /* as last read */
-    uint32_t fired;             /* arm word of the last event */
-    uint32_t ceq_index;         /* EQ index of the last event's entry */
-    bool ceqe_written;          /* ceq_index is valid */
+    uint32_t ci;        /* as last read */
+    uint32_t fired;     /* arm word of the last event */
+    uint32_t ceq_index; /* EQ index of the last event's entry */
+    bool ceqe_written;  /* ceq_index is valid */
     bool overflowed;
-    unsigned refs;              /* QPs, once for send and once for receive */
+    unsigned refs; /* QPs, once for send and once for receive */
     uint16_t mod_count, mod_period_us;
-    uint32_t mod_pending;       /* CQEs held back by moderation */
-    uint32_t mod_arm;           /* arm word that they matched */
+    uint32_t mod_pending; /* CQEs held back by moderation */
+    uint32_t mod_arm;     /* arm word that they matched */
     struct rnic_timer mod_timer;
     struct rnic_timer hold_timer; /* an event waits for room in the EQ */
     struct rnic_eq *eq;
@@ -201,9 +201,9 @@ struct rnic_srq {
     uint32_t depth;
     uint32_t stride;
     uint32_t dbrec_offset;
-    uint32_t pi;                /* as last read and checked */
+    uint32_t pi; /* as last read and checked */
     uint32_t ci;
-    uint32_t limit;             /* 0: off */
+    uint32_t limit; /* 0: off */
     bool failed;
     unsigned refs;
     struct rnic_uctx *uctx;
@@ -211,25 +211,25 @@ struct rnic_srq {
 };
 
 struct rnic_device {
-    struct rnic_config config;  /* strings owned */
+    struct rnic_config config; /* strings owned */
     const struct rnic_host_ops *ops;
     void *opaque;
 
-    _Atomic uint32_t regs[RNIC_BAR_REGS_SIZE / 4];          /* [any] */
-    _Atomic uint64_t stats[RNIC_STAT_COUNT];                /* [any] */
+    _Atomic uint32_t regs[RNIC_BAR_REGS_SIZE / 4]; /* [any] */
+    _Atomic uint64_t stats[RNIC_STAT_COUNT];       /* [any] */
     /* Doorbell pages that were written, a bit each; taken by the engine */
-    _Atomic uint64_t kicked[RNIC_DB_PAGES / 64];            /* [any] */
+    _Atomic uint64_t kicked[RNIC_DB_PAGES / 64]; /* [any] */
     /* Why the engine was woken: RNIC_WORK_* */
-    _Atomic uint32_t work;                                  /* [any] */
+    _Atomic uint32_t work; /* [any] */
     /* Resets that the guest asked for, and that were done: STATUS.RESETTING
      * while they differ */
-    _Atomic uint32_t resets_wanted, resets_done;            /* [any] */
+    _Atomic uint32_t resets_wanted, resets_done; /* [any] */
 
     int epoll_fd;
-    int event_fd;               /* kick from other threads */
+    int event_fd; /* kick from other threads */
     int timer_fd;
     bool quiesced;
-    bool ready;                 /* STATUS.READY, the engine's own copy */
+    bool ready; /* STATUS.READY, the engine's own copy */
 
     struct rnic_uctx *uctx[RNIC_DB_PAGES];
     struct rnic_eq *eqs[RNIC_MAX_EQ];
@@ -237,28 +237,29 @@ struct rnic_device {
     struct rnic_srq *srqs[RNIC_MAX_SRQ];
     struct rnic_qp *qps[RNIC_MAX_QP];
     struct rnic_mr_table *mrs;
-    uint64_t buf_pages;         /* see RNIC_MAX_BUF_PAGES */
-    struct rnic_addrs *addrs;   /* net/addr.h */
-    struct rnic_cm *cm;         /* cm.h */
+    uint64_t buf_pages;           /* see RNIC_MAX_BUF_PAGES */
+    struct rnic_addrs *addrs;     /* net/addr.h */
+    struct rnic_cm *cm;           /* cm.h */
     struct rnic_capture *capture; /* net/capture.h; NULL: none */
-    struct rnic_netq *netq;     /* netq.h; NULL: none */
+    struct rnic_netq *netq;       /* netq.h; NULL: none */
 
-    GQueue tx_ready;            /* struct rnic_qp with work to send */
-    struct rnic_timer scan_timer; /* private to sq-scan.c, as are the next two */
-    uint32_t scan_next;         /* QPN to go on with */
-    bool scan_found;            /* the pass has met a QP */
-    GQueue draining;            /* private to net/stream.c */
+    GQueue tx_ready; /* struct rnic_qp with work to send */
+    struct rnic_timer
+        scan_timer;     /* private to sq-scan.c, as are the next two */
+    uint32_t scan_next; /* QPN to go on with */
+    bool scan_found;    /* the pass has met a QP */
+    GQueue draining;    /* private to net/stream.c */
     struct rnic_qp_scratch *qp_scratch; /* private to the QP's files */
 
-    struct rnic_loop *loop;     /* private to loop.c */
-    struct rnic_admin *admin;   /* private to admin.c */
-    struct rnic_aeq *aeq;       /* private to eq.c: events that wait for room */
+    struct rnic_loop *loop;   /* private to loop.c */
+    struct rnic_admin *admin; /* private to admin.c */
+    struct rnic_aeq *aeq;     /* private to eq.c: events that wait for room */
 };
 
 /* rnic_device.work */
-#define RNIC_WORK_CTRL      (1u << 0)   /* CTRL.ENABLE or RESET was written */
-#define RNIC_WORK_ADMIN     (1u << 1)   /* ASQ_DB was written */
-#define RNIC_WORK_DOORBELL  (1u << 2)   /* see kicked */
+#define RNIC_WORK_CTRL     (1u << 0) /* CTRL.ENABLE or RESET was written */
+#define RNIC_WORK_ADMIN    (1u << 1) /* ASQ_DB was written */
+#define RNIC_WORK_DOORBELL (1u << 2) /* see kicked */
 
 /* [any] */
 static inline void rnic_stat_add(struct rnic_device *dev, enum rnic_stat stat,
@@ -281,21 +282,20 @@ static inline void rnic_stat_own(struct rnic_device *dev, enum rnic_stat stat,
 }
 
 /* [any] Makes the text only if someone listens */
-#define rnic_trace(dev, event, ...)                                         \
-    do {                                                                    \
-        if ((dev)->ops->trace_enabled((dev)->opaque,                        \
-                                      RNIC_TRACE_##event)) {                \
-            rnic_trace_text(dev, RNIC_TRACE_##event, __VA_ARGS__);          \
-        }                                                                   \
+#define rnic_trace(dev, event, ...)                                            \
+    do {                                                                       \
+        if ((dev)->ops->trace_enabled((dev)->opaque, RNIC_TRACE_##event)) {    \
+            rnic_trace_text(dev, RNIC_TRACE_##event, __VA_ARGS__);             \
+        }                                                                      \
     } while (0)
 void rnic_trace_text(struct rnic_device *dev, enum rnic_trace_event event,
                      const char *format, ...) G_GNUC_PRINTF(3, 4);
 
 /* [any] Counts and traces an error of the guest */
-#define rnic_guest_error(dev, ...)                                          \
-    do {                                                                    \
-        rnic_stat_inc(dev, RNIC_STAT_guest_errors);                         \
-        rnic_trace(dev, guest_error, __VA_ARGS__);                          \
+#define rnic_guest_error(dev, ...)                                             \
+    do {                                                                       \
+        rnic_stat_inc(dev, RNIC_STAT_guest_errors);                            \
+        rnic_trace(dev, guest_error, __VA_ARGS__);                             \
     } while (0)
 
 /* ---- loop.c ---- */
@@ -404,8 +404,7 @@ enum rnic_admin_status rnic_srq_modify(struct rnic_device *dev,
                                        const struct rnic_cmd_modify_srq *cmd);
 enum rnic_admin_status rnic_srq_query(struct rnic_device *dev, uint32_t srqn,
                                       struct rnic_resp_query_srq *resp);
-enum rnic_admin_status rnic_srq_destroy(struct rnic_device *dev,
-                                        uint32_t srqn);
+enum rnic_admin_status rnic_srq_destroy(struct rnic_device *dev, uint32_t srqn);
 /* NULL: no such SRQ */
 struct rnic_srq *rnic_srq_find(struct rnic_device *dev, uint32_t srqn);
 void rnic_srq_reset_all(struct rnic_device *dev);
@@ -415,7 +414,7 @@ void rnic_srq_reset_all(struct rnic_device *dev);
  * producer index more than depth ahead, not RAM: SRQ_ERR once). Raises
  * SRQ_LIMIT once when fewer than limit are left.
  */
-bool rnic_srq_take(struct rnic_device *dev, struct rnic_srq *srq,
-                   void *wqe, uint32_t *index);
+bool rnic_srq_take(struct rnic_device *dev, struct rnic_srq *srq, void *wqe,
+                   uint32_t *index);
 
 #endif

@@ -5,9 +5,9 @@
 #include <string.h>
 #include "device.h"
 
-#define TABLE_SIZE      4096
-#define TABLE_ENTRIES   512
-#define CONTIGUOUS      63      /* page_shift of a buffer of one page */
+#define TABLE_SIZE    4096
+#define TABLE_ENTRIES 512
+#define CONTIGUOUS    63 /* page_shift of a buffer of one page */
 
 static bool dma_copy(struct rnic_device *dev, uint64_t addr, uint8_t *buf,
                      size_t len, enum rnic_dma_dir dir)
@@ -36,8 +36,7 @@ static bool dma_copy(struct rnic_device *dev, uint64_t addr, uint8_t *buf,
     return true;
 }
 
-bool rnic_dma_read(struct rnic_device *dev, uint64_t addr, void *to,
-                   size_t len)
+bool rnic_dma_read(struct rnic_device *dev, uint64_t addr, void *to, size_t len)
 {
     return dma_copy(dev, addr, to, len, RNIC_DMA_FROM_GUEST);
 }
@@ -83,8 +82,8 @@ bool rnic_dma_load32(struct rnic_device *dev, uint64_t addr, uint32_t *value)
     }
     whole = mapped == sizeof(*value);
     if (whole) {
-        *value = GUINT32_FROM_LE(
-            atomic_load_explicit(ptr, memory_order_acquire));
+        *value =
+            GUINT32_FROM_LE(atomic_load_explicit(ptr, memory_order_acquire));
     }
     dev->ops->dma_unmap(dev->opaque, (void *)ptr, mapped, RNIC_DMA_FROM_GUEST,
                         0);
@@ -119,10 +118,9 @@ bool rnic_dma_store32(struct rnic_device *dev, uint64_t addr, uint32_t value)
  * Reads the table at @addr, whose entries each stand for TABLE_ENTRIES ^
  * (level - 1) pages, for @count pages into @pages.
  */
-static enum rnic_admin_status read_table(struct rnic_device *dev,
-                                         uint64_t addr, unsigned level,
-                                         uint64_t page_size, uint64_t *pages,
-                                         uint64_t count)
+static enum rnic_admin_status read_table(struct rnic_device *dev, uint64_t addr,
+                                         unsigned level, uint64_t page_size,
+                                         uint64_t *pages, uint64_t count)
 {
     uint64_t table[TABLE_ENTRIES];
     uint64_t per_entry = 1;
@@ -224,8 +222,8 @@ enum rnic_admin_status rnic_buf_init(struct rnic_device *dev,
     if (num_pages > 1ull << (9 * desc->levels)) {
         return RNIC_ADMIN_BAD_PARAM;
     }
-    if (num_pages > RNIC_MAX_BUF_PAGES - MIN(dev->buf_pages,
-                                             RNIC_MAX_BUF_PAGES)) {
+    if (num_pages >
+        RNIC_MAX_BUF_PAGES - MIN(dev->buf_pages, RNIC_MAX_BUF_PAGES)) {
         return RNIC_ADMIN_NO_RESOURCES;
     }
     buf->pages = g_try_new(uint64_t, num_pages);
@@ -236,8 +234,8 @@ enum rnic_admin_status rnic_buf_init(struct rnic_device *dev,
     buf->page_shift = desc->page_shift;
     buf->num_pages = num_pages;
     dev->buf_pages += num_pages;
-    status = read_table(dev, addr, desc->levels, page_size, buf->pages,
-                        num_pages);
+    status =
+        read_table(dev, addr, desc->levels, page_size, buf->pages, num_pages);
     if (status != RNIC_ADMIN_OK) {
         rnic_buf_clear(buf);
     } else if (is_contiguous(buf)) {
@@ -253,13 +251,14 @@ enum rnic_admin_status rnic_buf_init_ring(struct rnic_device *dev,
                                           uint64_t dbrec_offset)
 {
     uint64_t length = GUINT64_FROM_LE(desc->length);
-    uint64_t start = desc->levels ? GUINT32_FROM_LE(desc->first_offset) :
-                                    GUINT64_FROM_LE(desc->addr);
+    uint64_t start = desc->levels ? GUINT32_FROM_LE(desc->first_offset)
+                                  : GUINT64_FROM_LE(desc->addr);
 
     /* The doorbell records of all queues have one size */
     _Static_assert(sizeof(struct rnic_eq_dbrec) == 64 &&
-                   sizeof(struct rnic_cq_dbrec) == 64 &&
-                   sizeof(struct rnic_qp_dbrec) == 64, "doorbell records");
+                       sizeof(struct rnic_cq_dbrec) == 64 &&
+                       sizeof(struct rnic_qp_dbrec) == 64,
+                   "doorbell records");
     if (dbrec_offset % 64 || dbrec_offset < entries || length < 64 ||
         dbrec_offset > length - 64) {
         return RNIC_ADMIN_BAD_PARAM;
@@ -377,8 +376,7 @@ bool rnic_buf_load32(struct rnic_device *dev, const struct rnic_buf *buf,
 {
     uint64_t contig;
 
-    if (buf->length < sizeof(*value) ||
-        offset > buf->length - sizeof(*value)) {
+    if (buf->length < sizeof(*value) || offset > buf->length - sizeof(*value)) {
         return false;
     }
     return rnic_dma_load32(dev, rnic_buf_addr(buf, offset, &contig), value);

@@ -5,21 +5,21 @@
 #include <string.h>
 #include "device.h"
 
-#define AEQ_RETRY_US        1000
-#define CEQ_RETRY_US        100
+#define AEQ_RETRY_US 1000
+#define CEQ_RETRY_US 100
 /* More than all objects together can have due with a driver that reads */
-#define AEQ_KEPT_MAX        262144
+#define AEQ_KEPT_MAX 262144
 
 /* Events that wait for room in the AEQ, oldest first */
 struct rnic_aeq {
-    GQueue kept;                /* struct kept_event */
+    GQueue kept; /* struct kept_event */
     struct rnic_timer timer;
 };
 
 struct kept_event {
     GList link;
-    size_t size;                /* octets of the event that follow */
-    uint8_t octets[];           /* struct rnic_aeqe, cut behind its data */
+    size_t size;      /* octets of the event that follow */
+    uint8_t octets[]; /* struct rnic_aeqe, cut behind its data */
 };
 
 void rnic_irq(struct rnic_device *dev, unsigned vector)
@@ -31,8 +31,8 @@ void rnic_irq(struct rnic_device *dev, unsigned vector)
 
 static uint32_t entry_size(const struct rnic_eq *eq)
 {
-    return eq->eqn == RNIC_AEQN ? sizeof(struct rnic_aeqe) :
-                                  sizeof(struct rnic_ceqe);
+    return eq->eqn == RNIC_AEQN ? sizeof(struct rnic_aeqe)
+                                : sizeof(struct rnic_ceqe);
 }
 
 /* ---- Commands ---- */
@@ -53,8 +53,8 @@ enum rnic_admin_status rnic_eq_create(struct rnic_device *dev,
     if (dev->eqs[eqn]) {
         return RNIC_ADMIN_IN_USE;
     }
-    if (vector >= dev->config.vectors || depth > RNIC_MAX_EQ_DEPTH ||
-        !depth || depth & (depth - 1)) {
+    if (vector >= dev->config.vectors || depth > RNIC_MAX_EQ_DEPTH || !depth ||
+        depth & (depth - 1)) {
         return RNIC_ADMIN_BAD_PARAM;
     }
     eq = g_new0(struct rnic_eq, 1);
@@ -63,8 +63,7 @@ enum rnic_admin_status rnic_eq_create(struct rnic_device *dev,
     eq->depth = depth;
     eq->dbrec_offset = dbrec_offset;
     status = rnic_buf_init_ring(dev, &eq->buf, &cmd->buf,
-                                (uint64_t)depth * entry_size(eq),
-                                dbrec_offset);
+                                (uint64_t)depth * entry_size(eq), dbrec_offset);
     if (status != RNIC_ADMIN_OK) {
         g_free(eq);
         return status;
@@ -97,8 +96,7 @@ enum rnic_admin_status rnic_eq_destroy(struct rnic_device *dev, uint32_t eqn)
 /* ---- Writing entries ---- */
 
 /* How many entries the driver has not consumed; false: fatal, not RAM */
-static bool eq_fill(struct rnic_device *dev, struct rnic_eq *eq,
-                    uint32_t *fill)
+static bool eq_fill(struct rnic_device *dev, struct rnic_eq *eq, uint32_t *fill)
 {
     uint32_t ci;
 
@@ -115,8 +113,10 @@ static bool eq_fill(struct rnic_device *dev, struct rnic_eq *eq,
         /* Once, not with each look at it */
         eq->ci_bad = true;
         eq->told_ci = ci;
-        rnic_guest_error(dev, "EQ %u: consumer index %u, but entries %u to %u "
-                         "are unconsumed", eq->eqn, ci, eq->ci, eq->pi);
+        rnic_guest_error(dev,
+                         "EQ %u: consumer index %u, but entries %u to %u "
+                         "are unconsumed",
+                         eq->eqn, ci, eq->ci, eq->pi);
     }
     *fill = eq->pi - eq->ci;
     return true;
@@ -142,8 +142,8 @@ static bool eq_write(struct rnic_device *dev, struct rnic_eq *eq,
     /* Pairs with the driver's barrier between arm and its last look */
     atomic_thread_fence(memory_order_seq_cst);
     if (!rnic_buf_load32(dev, &eq->buf,
-                         eq->dbrec_offset +
-                         offsetof(struct rnic_eq_dbrec, arm), &arm)) {
+                         eq->dbrec_offset + offsetof(struct rnic_eq_dbrec, arm),
+                         &arm)) {
         rnic_device_fatal(dev, RNIC_DEV_ERR_EQ_DMA);
         return false;
     }

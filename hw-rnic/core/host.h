@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 enum rnic_dma_dir {
-    RNIC_DMA_FROM_GUEST,        /* the device reads guest memory */
-    RNIC_DMA_TO_GUEST,          /* the device writes guest memory */
+    RNIC_DMA_FROM_GUEST, /* the device reads guest memory */
+    RNIC_DMA_TO_GUEST,   /* the device writes guest memory */
     RNIC_DMA_BOTH,
 };
 
@@ -18,34 +18,34 @@ enum rnic_dma_dir {
  * Trace events: X(name, what it shows). Each carries one line of text. Errors
  * of the guest are all 'guest_error', with the cause in words.
  */
-#define RNIC_TRACE_EVENTS(X)                                                \
-    X(guest_error, "the guest did something wrong; nothing was harmed")     \
-    X(device, "enable, reset, quiesce, fatal errors")                       \
-    X(admin, "an admin command and its outcome")                            \
-    X(doorbell, "a doorbell found set")                                     \
-    X(wqe, "a work request fetched")                                        \
-    X(fpdu_tx, "an FPDU given to TCP")                                      \
-    X(fpdu_rx, "an FPDU received")                                          \
-    X(place, "payload placed into guest memory")                            \
-    X(cqe, "a completion written")                                          \
-    X(event, "an event queue entry written")                                \
-    X(irq, "an interrupt raised")                                           \
-    X(qp_state, "a QP changed its state")                                   \
-    X(qp_gated, "a responder's transmission waits for the first FPDU")      \
-    X(cm, "connection management")                                          \
-    X(mpa, "an MPA startup frame sent or received")                         \
-    X(term, "a Terminate sent or received")                                 \
-    X(no_receive, "a Send arrived and no receive was posted")               \
-    X(addr, "an address added, removed or refused")                         \
-    X(mr, "a memory region registered, invalidated or removed")             \
-    X(net_tx, "an IP packet sent or dropped")                               \
+#define RNIC_TRACE_EVENTS(X)                                                   \
+    X(guest_error, "the guest did something wrong; nothing was harmed")        \
+    X(device, "enable, reset, quiesce, fatal errors")                          \
+    X(admin, "an admin command and its outcome")                               \
+    X(doorbell, "a doorbell found set")                                        \
+    X(wqe, "a work request fetched")                                           \
+    X(fpdu_tx, "an FPDU given to TCP")                                         \
+    X(fpdu_rx, "an FPDU received")                                             \
+    X(place, "payload placed into guest memory")                               \
+    X(cqe, "a completion written")                                             \
+    X(event, "an event queue entry written")                                   \
+    X(irq, "an interrupt raised")                                              \
+    X(qp_state, "a QP changed its state")                                      \
+    X(qp_gated, "a responder's transmission waits for the first FPDU")         \
+    X(cm, "connection management")                                             \
+    X(mpa, "an MPA startup frame sent or received")                            \
+    X(term, "a Terminate sent or received")                                    \
+    X(no_receive, "a Send arrived and no receive was posted")                  \
+    X(addr, "an address added, removed or refused")                            \
+    X(mr, "a memory region registered, invalidated or removed")                \
+    X(net_tx, "an IP packet sent or dropped")                                  \
     X(net_rx, "an IP packet received or dropped")
 
 enum rnic_trace_event {
 #define RNIC_TRACE_ENUM(name, description) RNIC_TRACE_##name,
     RNIC_TRACE_EVENTS(RNIC_TRACE_ENUM)
 #undef RNIC_TRACE_ENUM
-    RNIC_TRACE_COUNT
+        RNIC_TRACE_COUNT
 };
 
 /*
@@ -72,8 +72,7 @@ struct rnic_host_ops {
     /* May be called on any thread. Cheap: asked before a text is made */
     bool (*trace_enabled)(void *opaque, enum rnic_trace_event event);
     /* May be called on any thread */
-    void (*trace)(void *opaque, enum rnic_trace_event event,
-                  const char *text);
+    void (*trace)(void *opaque, enum rnic_trace_event event, const char *text);
 };
 
 #endif

@@ -11,19 +11,19 @@
 #include <sys/random.h>
 #include "mr.h"
 
-#define SLOT_BITS       17
-#define SLOT_MASK       (RNIC_MAX_MR - 1)
-#define GENERATIONS     (1u << (24 - SLOT_BITS))
-#define RANDOM_BATCH    64
-#define REMOTE_RIGHTS   (RNIC_ACCESS_REMOTE_READ | RNIC_ACCESS_REMOTE_WRITE)
+#define SLOT_BITS     17
+#define SLOT_MASK     (RNIC_MAX_MR - 1)
+#define GENERATIONS   (1u << (24 - SLOT_BITS))
+#define RANDOM_BATCH  64
+#define REMOTE_RIGHTS (RNIC_ACCESS_REMOTE_READ | RNIC_ACCESS_REMOTE_WRITE)
 
 _Static_assert(RNIC_MAX_MR == 1u << SLOT_BITS, "slots");
 
 struct mr {
-    uint32_t stag;              /* with the key of now */
+    uint32_t stag; /* with the key of now */
     uint32_t pdn;
     uint32_t access;
-    uint32_t max_pages;         /* ALLOC_MR; 0: made by REG_MR */
+    uint32_t max_pages; /* ALLOC_MR; 0: made by REG_MR */
     bool valid;
     bool all_dma;
     uint64_t iova;
@@ -198,9 +198,10 @@ enum rnic_admin_status rnic_mr_reg(struct rnic_device *dev,
         return RNIC_ADMIN_NO_RESOURCES;
     }
     *stag = mr->stag;
-    rnic_trace(dev, mr, "STag 0x%08x registered: PD %u, %" PRIu64 " octets at "
-               "TO 0x%" PRIx64 ", rights 0x%x", mr->stag, pdn, mr->length,
-               iova, access);
+    rnic_trace(dev, mr,
+               "STag 0x%08x registered: PD %u, %" PRIu64 " octets at "
+               "TO 0x%" PRIx64 ", rights 0x%x",
+               mr->stag, pdn, mr->length, iova, access);
     return RNIC_ADMIN_OK;
 }
 
@@ -217,8 +218,8 @@ enum rnic_admin_status rnic_mr_alloc(struct rnic_device *dev,
         cmd->rsvd[2]) {
         return RNIC_ADMIN_BAD_PARAM;
     }
-    if (max_pages > RNIC_MAX_BUF_PAGES - MIN(dev->buf_pages,
-                                             RNIC_MAX_BUF_PAGES)) {
+    if (max_pages >
+        RNIC_MAX_BUF_PAGES - MIN(dev->buf_pages, RNIC_MAX_BUF_PAGES)) {
         return RNIC_ADMIN_NO_RESOURCES;
     }
     mr = g_new0(struct mr, 1);
@@ -308,9 +309,10 @@ enum rnic_mr_error rnic_mr_fast_reg(struct rnic_device *dev, uint32_t pdn,
     mr->iova = iova;
     mr->length = length;
     mr->valid = true;
-    rnic_trace(dev, mr, "STag 0x%08x registered by a work request: PD %u, "
-               "%" PRIu64 " octets at TO 0x%" PRIx64 ", rights 0x%x", stag,
-               pdn, length, iova, access);
+    rnic_trace(dev, mr,
+               "STag 0x%08x registered by a work request: PD %u, "
+               "%" PRIu64 " octets at TO 0x%" PRIx64 ", rights 0x%x",
+               stag, pdn, length, iova, access);
     return RNIC_MR_OK;
 }
 
@@ -341,8 +343,8 @@ static enum rnic_mr_error check(struct rnic_device *dev, uint32_t pdn,
                                 uint32_t stag, uint64_t to, uint64_t len,
                                 uint32_t access, bool kernel, struct mr **out)
 {
-    bool local_dma = kernel && stag == RNIC_STAG_LOCAL_DMA &&
-                     !(access & REMOTE_RIGHTS);
+    bool local_dma =
+        kernel && stag == RNIC_STAG_LOCAL_DMA && !(access & REMOTE_RIGHTS);
     struct mr *mr = local_dma ? NULL : find(dev, stag);
 
     *out = mr;
@@ -374,8 +376,8 @@ enum rnic_mr_error rnic_mr_check(struct rnic_device *dev, uint32_t pdn,
 {
     struct mr *mr;
 
-    return len ? check(dev, pdn, stag, to, len, access, kernel, &mr) :
-                 RNIC_MR_OK;
+    return len ? check(dev, pdn, stag, to, len, access, kernel, &mr)
+               : RNIC_MR_OK;
 }
 
 void rnic_mapping_init(struct rnic_mapping *map, enum rnic_dma_dir dir)
@@ -429,8 +431,7 @@ enum rnic_mr_error rnic_mr_map(struct rnic_device *dev, uint32_t pdn,
         }
         while (contig && map->count < G_N_ELEMENTS(map->iov)) {
             uint64_t mapped = contig;
-            void *ptr = dev->ops->dma_map(dev->opaque, addr, &mapped,
-                                          map->dir);
+            void *ptr = dev->ops->dma_map(dev->opaque, addr, &mapped, map->dir);
 
             if (!ptr) {
                 return RNIC_MR_DMA;

@@ -12,12 +12,12 @@
 
 enum rnic_mr_error {
     RNIC_MR_OK = 0,
-    RNIC_MR_BAD_STAG,           /* unknown, wrong key, or invalid now */
+    RNIC_MR_BAD_STAG, /* unknown, wrong key, or invalid now */
     RNIC_MR_BAD_PD,
-    RNIC_MR_WRAP,               /* TO + length wraps 2^64 */
+    RNIC_MR_WRAP, /* TO + length wraps 2^64 */
     RNIC_MR_BOUNDS,
-    RNIC_MR_ACCESS,             /* right missing */
-    RNIC_MR_DMA,                /* the page is not RAM (any more) */
+    RNIC_MR_ACCESS, /* right missing */
+    RNIC_MR_DMA,    /* the page is not RAM (any more) */
 };
 
 void rnic_mr_table_init(struct rnic_device *dev);
@@ -56,7 +56,7 @@ enum rnic_mr_error rnic_mr_check(struct rnic_device *dev, uint32_t pdn,
 struct rnic_mapping {
     struct iovec iov[64];
     unsigned count;
-    uint64_t length;            /* sum of iov */
+    uint64_t length; /* sum of iov */
     enum rnic_dma_dir dir;
 };
 

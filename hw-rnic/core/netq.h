@@ -50,7 +50,7 @@ struct rnic_netq {
 /* For how long a receiver holds back its senders before packets are lost, and
  * how often it is looked at meanwhile */
 #define RNIC_NETQ_PATIENCE_NS UINT64_C(200000000)
-#define RNIC_NETQ_RETRY_US 50
+#define RNIC_NETQ_RETRY_US    50
 
 /* RNIC_CAP_NET, or 0 */
 uint64_t rnic_netq_caps(struct rnic_device *dev);

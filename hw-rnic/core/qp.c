@@ -17,11 +17,11 @@
 #include <sys/epoll.h>
 
 /* How long CLOSING may take to finish what was posted before it */
-#define CLOSING_US (5 * 1000 * 1000)
+#define CLOSING_US   (5 * 1000 * 1000)
 /* How long a Terminate may wait for TCP to take it */
 #define TERMINATE_US (1000 * 1000)
 /* QPs that have their turn before the loop looks at other things */
-#define READY_BATCH 64
+#define READY_BATCH  64
 
 static const char *state_str(enum rnic_qp_state state)
 {

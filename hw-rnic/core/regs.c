@@ -7,13 +7,14 @@
 #include "netq.h"
 
 enum kind {
-    REG_NONE,                   /* not a register */
+    REG_NONE, /* not a register */
     REG_RO,
-    REG_RW,                     /* read-only while CTRL.ENABLE is 1 */
+    REG_RW, /* read-only while CTRL.ENABLE is 1 */
     REG_CTRL,
     REG_ASQ_DB,
 };
 
+/* clang-format off */
 static const uint8_t kinds[RNIC_BAR_REGS_SIZE / 4] = {
 #define REG(name, kind) [RNIC_REG_##name / 4] = REG_##kind
     REG(MAGIC, RO),
@@ -56,14 +57,14 @@ static const uint8_t kinds[RNIC_BAR_REGS_SIZE / 4] = {
     REG(ASQ_DB, ASQ_DB),
 #undef REG
 };
+/* clang-format on */
 
 void rnic_regs_reset(struct rnic_device *dev)
 {
     const uint8_t *mac = dev->config.mac;
     const uint64_t caps = RNIC_CAP_LOCAL_DMA_LKEY | RNIC_CAP_FAST_REG |
-                          RNIC_CAP_SRQ | RNIC_CAP_FENCE_PRE_RTS |
-                          RNIC_CAP_P2P | RNIC_CAP_ERROR_PRE_RTS |
-                          rnic_netq_caps(dev);
+                          RNIC_CAP_SRQ | RNIC_CAP_FENCE_PRE_RTS | RNIC_CAP_P2P |
+                          RNIC_CAP_ERROR_PRE_RTS | rnic_netq_caps(dev);
     const struct {
         unsigned offset;
         uint32_t value;
@@ -75,8 +76,8 @@ void rnic_regs_reset(struct rnic_device *dev)
         { RNIC_REG_CTRL, 0 },
         { RNIC_REG_STATUS, 0 },
         { RNIC_REG_ERROR, RNIC_DEV_ERR_NONE },
-        { RNIC_REG_MAC_LO, (uint32_t)mac[3] << 24 | mac[2] << 16 |
-                           mac[1] << 8 | mac[0] },
+        { RNIC_REG_MAC_LO,
+          (uint32_t)mac[3] << 24 | mac[2] << 16 | mac[1] << 8 | mac[0] },
         { RNIC_REG_MAC_HI, mac[5] << 8 | mac[4] },
         { RNIC_REG_VECTORS, dev->config.vectors },
         { RNIC_REG_MAX_QP, RNIC_MAX_QP },
@@ -151,8 +152,10 @@ uint64_t rnic_device_reg_read(rnic_device *dev, uint64_t offset, unsigned size)
 
     if (!is_access(offset, size) || kind_at(offset) == REG_NONE ||
         (size == 8 && kind_at(offset + 4) == REG_NONE)) {
-        rnic_guest_error(dev, "read of %u octets at register offset 0x%"
-                         PRIx64 ", where no such register is", size, offset);
+        rnic_guest_error(dev,
+                         "read of %u octets at register offset 0x%" PRIx64
+                         ", where no such register is",
+                         size, offset);
     }
     if (is_access(offset, size)) {
         value = read32(dev, offset);
@@ -222,16 +225,19 @@ static void write32(struct rnic_device *dev, uint64_t offset, uint32_t value)
     case REG_NONE:
         break;
     }
-    rnic_guest_error(dev, "write of 0x%x to register offset 0x%" PRIx64
-                     " has no effect now", value, offset);
+    rnic_guest_error(
+        dev, "write of 0x%x to register offset 0x%" PRIx64 " has no effect now",
+        value, offset);
 }
 
 void rnic_device_reg_write(rnic_device *dev, uint64_t offset, uint64_t value,
                            unsigned size)
 {
     if (!is_access(offset, size)) {
-        rnic_guest_error(dev, "write of %u octets at register offset 0x%"
-                         PRIx64 ", where no such register is", size, offset);
+        rnic_guest_error(dev,
+                         "write of %u octets at register offset 0x%" PRIx64
+                         ", where no such register is",
+                         size, offset);
         return;
     }
     write32(dev, offset, value);

@@ -23,43 +23,43 @@ enum rnic_fabric {
 };
 
 enum rnic_crc_policy {
-    RNIC_CRC_AUTO,              /* loopback initiator asks for none, else on */
+    RNIC_CRC_AUTO, /* loopback initiator asks for none, else on */
     RNIC_CRC_ON,
-    RNIC_CRC_OFF,               /* a peer that asks is still honoured */
+    RNIC_CRC_OFF, /* a peer that asks is still honoured */
 };
 
 /* Kinds of ready-to-receive message, RFC 6581 section 9.2 */
-#define RNIC_RTR_WRITE  1u
-#define RNIC_RTR_READ   2u
+#define RNIC_RTR_WRITE 1u
+#define RNIC_RTR_READ  2u
 
 struct rnic_config {
     uint8_t mac[6];
-    unsigned vectors;           /* MSI-X vectors, 2 .. RNIC_MAX_VECTORS */
+    unsigned vectors; /* MSI-X vectors, 2 .. RNIC_MAX_VECTORS */
 
     enum rnic_fabric fabric;
-    unsigned fabric_id;         /* 0 .. 94 */
-    bool fabric_peers_any;      /* loopback: peers of other users too */
-    const char *map;            /* NULL, or 'guest-prefix=host-prefix' rules
+    unsigned fabric_id;    /* 0 .. 94 */
+    bool fabric_peers_any; /* loopback: peers of other users too */
+    const char *map;       /* NULL, or 'guest-prefix=host-prefix' rules
                                  * separated by spaces or ';' */
-    const char *allow;          /* NULL, or 'prefix[:port[-port]]' entries that
+    const char *allow;     /* NULL, or 'prefix[:port[-port]]' entries that
                                  * the guest may bind and connect to (host
                                  * addresses), on top of the fabric */
-    const char *deny;           /* same form; wins over allow */
+    const char *deny;      /* same form; wins over allow */
 
     enum rnic_crc_policy crc;
-    unsigned mpa_rev;           /* as initiator: 1 or 2 */
-    bool p2p;                   /* as initiator: ask for peer-to-peer mode */
-    unsigned rtr;               /* RNIC_RTR_*, what is offered and accepted */
+    unsigned mpa_rev; /* as initiator: 1 or 2 */
+    bool p2p;         /* as initiator: ask for peer-to-peer mode */
+    unsigned rtr;     /* RNIC_RTR_*, what is offered and accepted */
     bool mpa_gate_strict;
-    unsigned mpa_timeout_ms;    /* for the peer's startup frame */
-    unsigned fpdu_max;          /* largest ULPDU, 128 .. 64768; 0: 64768 in a
+    unsigned mpa_timeout_ms;  /* for the peer's startup frame */
+    unsigned fpdu_max;        /* largest ULPDU, 128 .. 64768; 0: 64768 in a
                                  * loopback fabric, else by the path's MSS */
-    unsigned max_connections;   /* of this device; 0: no cap but MAX_QP */
-    unsigned sq_scan_ms;        /* look at producer indices without doorbells
+    unsigned max_connections; /* of this device; 0: no cap but MAX_QP */
+    unsigned sq_scan_ms;      /* look at producer indices without doorbells
                                  * every so often; 0: never */
 
-    const char *pcap;           /* NULL, or the capture file's path */
-    uint64_t pcap_max;          /* octets of that file */
+    const char *pcap;  /* NULL, or the capture file's path */
+    uint64_t pcap_max; /* octets of that file */
 };
 
 /* Fills in the defaults (MAC 0, to be set by the host) */
@@ -90,8 +90,7 @@ int rnic_device_fd(rnic_device *dev);
 bool rnic_device_run(rnic_device *dev);
 
 /* [any] Register access. See include/rnic/regs.h for what is defined; all is. */
-uint64_t rnic_device_reg_read(rnic_device *dev, uint64_t offset,
-                              unsigned size);
+uint64_t rnic_device_reg_read(rnic_device *dev, uint64_t offset, unsigned size);
 void rnic_device_reg_write(rnic_device *dev, uint64_t offset, uint64_t value,
                            unsigned size);
 
@@ -117,7 +116,7 @@ void rnic_device_resume(rnic_device *dev);
  * executed and answered only @ms after they were seen; 0: at once,
  * RNIC_FAULT_NEVER: never. Outlives a reset.
  */
-#define RNIC_FAULT_NEVER    UINT32_MAX
+#define RNIC_FAULT_NEVER UINT32_MAX
 void rnic_device_fault_admin_delay(rnic_device *dev, uint32_t ms);
 
 /* [any] */

@@ -16,15 +16,15 @@
 #include <string.h>
 
 /* Octets that one QP reads before others have their turn */
-#define TURN_OCTETS (1024 * 1024)
+#define TURN_OCTETS       (1024 * 1024)
 /* CRC off: how far to read ahead. Octets read ahead are copied. */
-#define AHEAD_OCTETS (32 * 1024)
+#define AHEAD_OCTETS      (32 * 1024)
 /* The same behind a large segment: the next header, hardly more */
 #define AHEAD_BULK_OCTETS 256
 /* Payload that is worth being read straight into place */
-#define DIRECT_MIN 2048
+#define DIRECT_MIN        2048
 /* A segment that announces more of its size */
-#define BULK_MIN 8192
+#define BULK_MIN          8192
 
 void rnic_rx_init(struct rnic_qp *qp)
 {

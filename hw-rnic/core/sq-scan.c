@@ -9,7 +9,7 @@
 #include "qp.h"
 
 /* QPs that are looked at, and QPNs that are passed over, in one turn */
-#define TURN_QPS 64
+#define TURN_QPS  64
 #define TURN_QPNS 4096
 
 /* Whether the word differs from *@seen; not RAM counts as moved, once */

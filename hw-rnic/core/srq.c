@@ -141,13 +141,14 @@ static bool refresh(struct rnic_device *dev, struct rnic_srq *srq)
     if (srq->failed) {
         return false;
     }
-    if (!rnic_buf_load32(dev, &srq->buf,
-                         srq->dbrec_offset +
-                         offsetof(struct rnic_qp_dbrec, rq_pi), &pi)) {
+    if (!rnic_buf_load32(
+            dev, &srq->buf,
+            srq->dbrec_offset + offsetof(struct rnic_qp_dbrec, rq_pi), &pi)) {
         return srq_fail(dev, srq, "its doorbell record is not RAM");
     }
     if (pi - srq->ci > srq->depth) {
-        return srq_fail(dev, srq, "its producer index is more than its depth "
+        return srq_fail(dev, srq,
+                        "its producer index is more than its depth "
                         "ahead");
     }
     srq->pi = pi;
@@ -170,8 +171,8 @@ enum rnic_admin_status rnic_srq_query(struct rnic_device *dev, uint32_t srqn,
     return RNIC_ADMIN_OK;
 }
 
-bool rnic_srq_take(struct rnic_device *dev, struct rnic_srq *srq,
-                   void *wqe, uint32_t *index)
+bool rnic_srq_take(struct rnic_device *dev, struct rnic_srq *srq, void *wqe,
+                   uint32_t *index)
 {
     if (srq->failed) {
         return false;

@@ -26,7 +26,7 @@ G_STATIC_ASSERT(FPDU_SMALL_MAX <= 640);
 G_STATIC_ASSERT(FPDU_MARKED_MAX <= 2 * RNIC_FPDU_MAX);
 
 /* What a work request costs of a turn, octets, beside its own */
-#define WQE_COST 64
+#define WQE_COST       64
 /* Messages taken for one batch; some (LOCAL_INV, REG_MR) send nothing */
 #define BATCH_MESSAGES 256
 

@@ -37,12 +37,12 @@ struct rnic_tx_msg {
     };
 };
 
-#define RNIC_TX_BATCH_FPDUS 64
+#define RNIC_TX_BATCH_FPDUS  64
 #define RNIC_TX_BATCH_OCTETS (256 * 1024)
 /* The same where FPDUs are copied: one large one. What TCP does not take of a
  * batch is built again, but for the FPDU that it took a part of. */
-#define RNIC_TX_COPY_OCTETS (32 * 1024)
-#define RNIC_TX_IOV 1024 /* what sendmsg() takes */
+#define RNIC_TX_COPY_OCTETS  (32 * 1024)
+#define RNIC_TX_IOV          1024 /* what sendmsg() takes */
 
 struct rnic_tx_fpdu {
     struct rnic_tx_msg *msg;

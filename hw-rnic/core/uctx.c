@@ -7,7 +7,7 @@
 #include "qp.h"
 
 #define SUMMARY_WORDS G_N_ELEMENTS(((struct rnic_dbmap *)0)->summary)
-#define WORDS G_N_ELEMENTS(((struct rnic_dbmap *)0)->word)
+#define WORDS         G_N_ELEMENTS(((struct rnic_dbmap *)0)->word)
 
 struct rnic_uctx *rnic_uctx_find(struct rnic_device *dev, uint32_t id)
 {

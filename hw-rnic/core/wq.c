@@ -360,8 +360,8 @@ enum rnic_wq_result rnic_rq_take(struct rnic_qp *qp, struct rnic_recv_wr *wr)
         wr->error = RNIC_WC_LOC_QP_OP_ERR;
     }
     /* A receive may be larger, a message may not */
-    wr->length = MIN(sges_copy(wr->sge, raw.wqe.sge, wr->num_sge),
-                     RNIC_MAX_MSG_SIZE);
+    wr->length =
+        MIN(sges_copy(wr->sge, raw.wqe.sge, wr->num_sge), RNIC_MAX_MSG_SIZE);
     rnic_trace(qp->dev, wqe,
                "qpn %u %s %u wr_id 0x%" PRIx64 " RECV %" PRIu64
                " octets, %u SGEs",

@@ -94,7 +94,7 @@
 #define RNIC_PROPERTY const Property
 #define RNIC_PROPERTY_END
 #else
-#define RNIC_PROPERTY Property
+#define RNIC_PROPERTY     Property
 #define RNIC_PROPERTY_END DEFINE_PROP_END_OF_LIST(),
 #endif
 

@@ -23,11 +23,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_REPS 99
-#define IDLE_QPS 1000
-#define KIB 1024u
-#define MIB (1024u * 1024)
-#define GIB (1024.0 * 1024 * 1024)
+#define MAX_REPS  99
+#define IDLE_QPS  1000
+#define KIB       1024u
+#define MIB       (1024u * 1024)
+#define GIB       (1024.0 * 1024 * 1024)
 #define NEXT_TO_0 1e-9 /* a target of 0, where 0 is 'none' */
 
 /* ---- What the processes share ---- */

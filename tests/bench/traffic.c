@@ -9,8 +9,8 @@
 
 /* Octets that a stream of work requests has under way, and how many of them */
 #define WINDOW_OCTETS (16u << 20)
-#define WINDOW_MAX 2048
-#define WINDOW_MIN 8
+#define WINDOW_MAX    2048
+#define WINDOW_MIN    8
 
 #define PING 64
 

@@ -30,8 +30,8 @@ void cm_no_events(struct th_guest *guest)
     g_assert_cmpuint(th_events(guest), ==, 0);
 }
 
-unsigned cm_connect(struct th_qp *qp, const char *from,
-                    const char *to, uint16_t port)
+unsigned cm_connect(struct th_qp *qp, const char *from, const char *to,
+                    uint16_t port)
 {
     struct rnic_sockaddr local = th_sockaddr(from, 0);
     struct rnic_sockaddr remote = th_sockaddr(to, port);
@@ -57,8 +57,7 @@ void cm_assert_fails(struct th_qp *qp, enum rnic_cm_status status)
 }
 
 unsigned cm_listen_status(struct th_guest *guest, uint32_t id,
-                          const char *address, uint16_t port,
-                          uint32_t flags)
+                          const char *address, uint16_t port, uint32_t flags)
 {
     struct rnic_asqe cmd = { .opcode = RNIC_CMD_LISTEN };
 

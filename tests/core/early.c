@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #define DEVICE "10.0.0.1"
-#define PEER "10.0.0.2"
+#define PEER   "10.0.0.2"
 
 /* Several periods of the scan */
 #define LOOK_MS 40

@@ -67,9 +67,9 @@ uint64_t th_stat(struct th_guest *guest, enum rnic_stat stat)
 static bool has_phase(const void *entry, size_t size, uint32_t index,
                       uint32_t depth)
 {
-    uint32_t last = __atomic_load_n(
-        (const uint32_t *)((const uint8_t *)entry + size - 4),
-        __ATOMIC_ACQUIRE);
+    uint32_t last =
+        __atomic_load_n((const uint32_t *)((const uint8_t *)entry + size - 4),
+                        __ATOMIC_ACQUIRE);
 
     return (GUINT32_FROM_LE(last) >> 24 & 1) != ((index / depth) & 1);
 }
@@ -90,9 +90,8 @@ uint16_t th_admin_submit(struct th_guest *guest, const struct rnic_asqe *cmd)
 static void read_completions(struct th_guest *guest)
 {
     for (;;) {
-        struct rnic_acqe *acqe =
-            (struct rnic_acqe *)th_ptr(guest, guest->acq) +
-            guest->acq_ci % guest->admin_depth;
+        struct rnic_acqe *acqe = (struct rnic_acqe *)th_ptr(guest, guest->acq) +
+                                 guest->acq_ci % guest->admin_depth;
 
         if (!has_phase(acqe, sizeof(*acqe), guest->acq_ci,
                        guest->admin_depth)) {
@@ -155,8 +154,8 @@ void th_uctx_new(struct th_guest *guest, uint32_t uctx)
 
 static size_t eq_entry_size(const struct th_eq *eq)
 {
-    return eq->eqn == RNIC_AEQN ? sizeof(struct rnic_aeqe) :
-                                  sizeof(struct rnic_ceqe);
+    return eq->eqn == RNIC_AEQN ? sizeof(struct rnic_aeqe)
+                                : sizeof(struct rnic_ceqe);
 }
 
 void th_eq_new(struct th_guest *guest, struct th_eq *eq, uint32_t eqn,
@@ -165,7 +164,7 @@ void th_eq_new(struct th_guest *guest, struct th_eq *eq, uint32_t eqn,
     struct rnic_asqe cmd = { .opcode = RNIC_CMD_CREATE_EQ };
     size_t entries;
 
-    *eq = (struct th_eq) { guest, eqn, vector, depth, 0, 0 };
+    *eq = (struct th_eq){ guest, eqn, vector, depth, 0, 0 };
     entries = MAX(64, depth * eq_entry_size(eq));
     eq->addr = th_alloc(guest, entries + sizeof(struct rnic_eq_dbrec), 64);
     cmd.create_eq.eqn = GUINT32_TO_LE(eqn);
@@ -189,8 +188,8 @@ static struct rnic_eq_dbrec *eq_dbrec(struct th_eq *eq)
 static bool eq_poll(struct th_eq *eq, void *out)
 {
     size_t size = eq_entry_size(eq);
-    uint8_t *entry = (uint8_t *)th_ptr(eq->guest, eq->addr) +
-                     eq->ci % eq->depth * size;
+    uint8_t *entry =
+        (uint8_t *)th_ptr(eq->guest, eq->addr) + eq->ci % eq->depth * size;
 
     if (!has_phase(entry, size, eq->ci, eq->depth)) {
         return false;
@@ -268,7 +267,7 @@ unsigned th_events(struct th_guest *guest)
 
 struct rnic_sge th_sge(uint32_t stag, uint64_t to, uint32_t len)
 {
-    return (struct rnic_sge) {
+    return (struct rnic_sge){
         .addr = GUINT64_TO_LE(to),
         .length = GUINT32_TO_LE(len),
         .lkey = GUINT32_TO_LE(stag),

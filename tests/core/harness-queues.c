@@ -12,8 +12,8 @@ static void publish(uint32_t *index, uint32_t value)
 
 /* ---- Completion queues ---- */
 
-struct th_cq *th_cq_new_on(struct th_guest *guest, uint32_t depth,
-                           uint32_t eqn, uint32_t uctx)
+struct th_cq *th_cq_new_on(struct th_guest *guest, uint32_t depth, uint32_t eqn,
+                           uint32_t uctx)
 {
     struct th_cq *cq = g_new0(struct th_cq, 1);
     struct rnic_asqe cmd = { .opcode = RNIC_CMD_CREATE_CQ };
@@ -51,10 +51,10 @@ void th_cq_free(struct th_cq *cq)
 /* The next entry if the consumer owns it */
 static struct rnic_cqe *cq_peek(struct th_cq *cq)
 {
-    struct rnic_cqe *cqe = (struct rnic_cqe *)th_ptr(cq->guest, cq->addr) +
-                           cq->ci % cq->depth;
-    uint32_t last = __atomic_load_n((uint32_t *)(cqe + 1) - 1,
-                                    __ATOMIC_ACQUIRE);
+    struct rnic_cqe *cqe =
+        (struct rnic_cqe *)th_ptr(cq->guest, cq->addr) + cq->ci % cq->depth;
+    uint32_t last =
+        __atomic_load_n((uint32_t *)(cqe + 1) - 1, __ATOMIC_ACQUIRE);
     uint32_t phase = GUINT32_FROM_LE(last) >> 24 & 1;
 
     return phase != ((cq->ci / cq->depth) & 1) ? cqe : NULL;
@@ -137,8 +137,8 @@ void th_srq_free(struct th_srq *srq)
                      ==, RNIC_ADMIN_OK);
 }
 
-void th_srq_post(struct th_srq *srq, uint64_t wr_id,
-                 const struct rnic_sge *sge, unsigned num_sge)
+void th_srq_post(struct th_srq *srq, uint64_t wr_id, const struct rnic_sge *sge,
+                 unsigned num_sge)
 {
     struct rnic_qp_dbrec *dbrec = th_ptr(srq->guest, srq->dbrec);
 
@@ -151,7 +151,7 @@ void th_srq_post(struct th_srq *srq, uint64_t wr_id,
 
 void th_qp_attr_init(struct th_qp_attr *attr)
 {
-    *attr = (struct th_qp_attr) {
+    *attr = (struct th_qp_attr){
         .pdn = TH_PD,
         .sq_depth = 64,
         .rq_depth = 64,
@@ -176,10 +176,10 @@ struct th_qp *th_qp_new(struct th_guest *guest, const struct th_qp_attr *attr)
         th_qp_attr_init(&qp->attr);
     }
     if (!qp->attr.send_cq && !qp->attr.recv_cq) {
-        qp->attr.send_cq = th_cq_new_on(guest, 256, guest->ceq.eqn,
-                                        qp->attr.uctx);
-        qp->attr.recv_cq = th_cq_new_on(guest, 256, guest->ceq.eqn,
-                                        qp->attr.uctx);
+        qp->attr.send_cq =
+            th_cq_new_on(guest, 256, guest->ceq.eqn, qp->attr.uctx);
+        qp->attr.recv_cq =
+            th_cq_new_on(guest, 256, guest->ceq.eqn, qp->attr.uctx);
         qp->own_cqs = true;
     }
     if (qp->attr.srq) {
@@ -279,7 +279,7 @@ static void write_send(struct th_qp *qp, const struct th_wr *wr)
     } else {
         memcpy(wqe->sge, wr->sge,
                MIN(wr->num_sge, RNIC_SQ_STRIDE_SGES(qp->attr.sq_stride)) *
-               sizeof(wr->sge[0]));
+                   sizeof(wr->sge[0]));
     }
 }
 
@@ -321,11 +321,10 @@ void th_ring(struct th_guest *guest, uint32_t uctx, uint32_t qpn)
     uint64_t page = uctx * RNIC_DB_PAGE_SIZE;
     struct rnic_dbmap *dbmap = th_ptr(guest, guest->dbmap[uctx]);
 
-    __atomic_fetch_or(&dbmap->word[qpn >> 6],
-                      GUINT64_TO_LE(1ull << (qpn & 63)), __ATOMIC_SEQ_CST);
-    __atomic_fetch_or(&dbmap->summary[qpn >> 12],
-                      GUINT64_TO_LE(1ull << (qpn >> 6 & 63)),
+    __atomic_fetch_or(&dbmap->word[qpn >> 6], GUINT64_TO_LE(1ull << (qpn & 63)),
                       __ATOMIC_SEQ_CST);
+    __atomic_fetch_or(&dbmap->summary[qpn >> 12],
+                      GUINT64_TO_LE(1ull << (qpn >> 6 & 63)), __ATOMIC_SEQ_CST);
     guest->rings++;
     if (guest->options.kicks) {
         rnic_device_kick(guest->dev, page + RNIC_DB_KICK, 4);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include "harness.h"
 
-#define MAX_GUESTS  16
+#define MAX_GUESTS 16
 
 struct th_range {
     uint64_t start, len;
@@ -66,7 +66,7 @@ static void *host_dma_map(void *opaque, uint64_t addr, uint64_t *len,
             octets = MIN(octets, hole.start - addr);
         }
     }
-    mapped = (struct th_mapped) { guest->mem + offset, octets, dir };
+    mapped = (struct th_mapped){ guest->mem + offset, octets, dir };
     g_array_append_val(guest->mapped, mapped);
     *len = octets;
     return mapped.ptr;
@@ -81,8 +81,8 @@ static void host_dma_unmap(void *opaque, void *ptr, uint64_t len,
     g_assert_cmpuint(used, <=, len);
     g_assert_true(dir != RNIC_DMA_FROM_GUEST || used == 0);
     for (i = 0; i < guest->mapped->len; i++) {
-        struct th_mapped *mapped = &g_array_index(guest->mapped,
-                                                  struct th_mapped, i);
+        struct th_mapped *mapped =
+            &g_array_index(guest->mapped, struct th_mapped, i);
 
         if (mapped->ptr == ptr && mapped->len == len && mapped->dir == dir) {
             g_array_remove_index_fast(guest->mapped, i);
@@ -215,10 +215,9 @@ struct th_guest *th_guest_new(const struct th_options *options)
     g_mutex_init(&guest->trace_lock);
     guest->stop_fd = -1;
 
-    guest->dev = rnic_device_new(&guest->options.config,
-                                 guest->options.ops ? guest->options.ops
-                                                    : &host_ops,
-                                 guest, &error);
+    guest->dev = rnic_device_new(
+        &guest->options.config,
+        guest->options.ops ? guest->options.ops : &host_ops, guest, &error);
     g_assert_no_error(error);
     g_assert_nonnull(guest->dev);
     for (i = 0; i < MAX_GUESTS && guests[i]; i++) {
@@ -324,8 +323,8 @@ static uint64_t make_tables(struct th_guest *guest, const uint64_t *pages,
         size_t tables = (count + 511) / 512;
 
         for (i = 0; i < tables; i++) {
-            below[i] = make_table(guest, below + i * 512,
-                                  MIN(512, count - i * 512));
+            below[i] =
+                make_table(guest, below + i * 512, MIN(512, count - i * 512));
         }
         count = tables;
     }
@@ -356,8 +355,8 @@ struct th_buf th_buf_new(struct th_guest *guest, size_t len, unsigned levels,
     /* From the last page to the first, so no two follow each other */
     view = g_new0(struct view, 1);
     view->len = count * TH_PAGE;
-    view->ptr = mmap(NULL, view->len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
-                     -1, 0);
+    view->ptr =
+        mmap(NULL, view->len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     g_assert_true(view->ptr != MAP_FAILED);
     g_ptr_array_add(guest->views, view);
     buf.pages = view->pages = g_new(uint64_t, count);
@@ -373,8 +372,7 @@ struct th_buf th_buf_new(struct th_guest *guest, size_t len, unsigned levels,
     buf.ptr = (uint8_t *)view->ptr + first_offset;
     buf.desc.page_shift = 12;
     buf.desc.first_offset = GUINT32_TO_LE(first_offset);
-    buf.desc.addr = GUINT64_TO_LE(make_tables(guest, buf.pages, count,
-                                              levels));
+    buf.desc.addr = GUINT64_TO_LE(make_tables(guest, buf.pages, count, levels));
     return buf;
 }
 
@@ -432,8 +430,8 @@ void th_step(int timeout_ms)
             threads = true;
         } else if (guest && !guest->dev->quiesced) {
             running[count] = guest;
-            fds[count++] = (struct pollfd) { rnic_device_fd(guest->dev),
-                                             POLLIN, 0 };
+            fds[count++] =
+                (struct pollfd){ rnic_device_fd(guest->dev), POLLIN, 0 };
         }
     }
     /* What a thread does shows only in memory */

@@ -15,12 +15,12 @@
 #include "device.h"
 #include "rnic.h"
 
-#define TH_PAGE         4096u
+#define TH_PAGE       4096u
 /* Where guest memory starts in DMA space: not where it is in this process */
-#define TH_BASE         0x7f4000000000ull
-#define TH_TIMEOUT_MS   20000
-#define TH_PD           7
-#define TH_ERRORS       4096
+#define TH_BASE       0x7f4000000000ull
+#define TH_TIMEOUT_MS 20000
+#define TH_PD         7
+#define TH_ERRORS     4096
 
 struct th_guest;
 
@@ -44,7 +44,7 @@ struct th_options {
 struct th_eq {
     struct th_guest *guest;
     uint32_t eqn, vector, depth, ci;
-    uint64_t addr;              /* entries, then the doorbell record */
+    uint64_t addr; /* entries, then the doorbell record */
 };
 
 struct th_guest {
@@ -54,31 +54,31 @@ struct th_guest {
     int mem_fd;
     uint8_t *mem;
     size_t mem_used;
-    GArray *holes;              /* struct th_range */
-    GArray *mapped;             /* struct th_mapped: what the device holds */
-    GPtrArray *views;           /* struct th_buf views to unmap */
-    GPtrArray *objects;         /* th_cq, th_srq, th_qp: freed with the guest */
+    GArray *holes;      /* struct th_range */
+    GArray *mapped;     /* struct th_mapped: what the device holds */
+    GPtrArray *views;   /* struct th_buf views to unmap */
+    GPtrArray *objects; /* th_cq, th_srq, th_qp: freed with the guest */
 
     _Atomic unsigned irqs[RNIC_MAX_VECTORS];
     GMutex trace_lock;
     unsigned trace_count[RNIC_TRACE_COUNT];
     char trace_text[RNIC_TRACE_COUNT][512]; /* the last of each */
-    const char *look_for;       /* a part of a trace text; NULL: none */
-    unsigned found;             /* how many had it */
-    GPtrArray *errors;          /* texts of guest_error, the first TH_ERRORS */
+    const char *look_for; /* a part of a trace text; NULL: none */
+    unsigned found;       /* how many had it */
+    GPtrArray *errors;    /* texts of guest_error, the first TH_ERRORS */
 
     /* The driver */
     uint64_t asq, acq;
     uint32_t admin_depth, asq_pi, acq_ci;
     uint16_t next_cookie;
-    GHashTable *completions;    /* cookie -> struct rnic_acqe, not taken yet */
+    GHashTable *completions; /* cookie -> struct rnic_acqe, not taken yet */
     uint64_t dbmap[RNIC_DB_PAGES]; /* DMA addresses, 0: no context */
-    struct th_eq aeq, ceq;      /* EQ 0 on vector 0, EQ 1 on vector 1 */
-    GQueue events;              /* struct rnic_aeqe read and not taken */
-    unsigned rings;             /* doorbells that had to be rung */
+    struct th_eq aeq, ceq;         /* EQ 0 on vector 0, EQ 1 on vector 1 */
+    GQueue events;                 /* struct rnic_aeqe read and not taken */
+    unsigned rings;                /* doorbells that had to be rung */
     uint32_t next_qpn, next_cqn, next_srqn, next_listen;
 
-    GThread *thread;            /* th_engine_start() */
+    GThread *thread; /* th_engine_start() */
     int stop_fd;
 };
 
@@ -107,10 +107,10 @@ void th_fill_holes(struct th_guest *guest);
 /* A buffer, seen as one range by the test */
 struct th_buf {
     struct rnic_buf_desc desc;
-    uint64_t dma;               /* levels 0: its DMA address; else 0 */
+    uint64_t dma; /* levels 0: its DMA address; else 0 */
     uint8_t *ptr;
     size_t len;
-    uint64_t *pages;            /* DMA addresses, levels > 0; the guest's */
+    uint64_t *pages; /* DMA addresses, levels > 0; the guest's */
 };
 /* @levels 0: contiguous. Else of scattered 4 KiB pages, with tables of that
  * many levels; it starts @first_offset octets into its first page. */
@@ -128,16 +128,16 @@ void th_step(int timeout_ms);
 void th_run_for(unsigned ms);
 uint64_t th_now_ms(void);
 /* Runs engines until @condition holds; if it never does, the test fails */
-#define th_wait(condition)                                                  \
-    do {                                                                    \
-        uint64_t th_end = th_now_ms() + TH_TIMEOUT_MS;                      \
-        while (!(condition)) {                                              \
-            if (th_now_ms() > th_end) {                                     \
-                g_error("%s:%d: waited too long for %s", __FILE__,          \
-                        __LINE__, #condition);                              \
-            }                                                               \
-            th_step(20);                                                    \
-        }                                                                   \
+#define th_wait(condition)                                                     \
+    do {                                                                       \
+        uint64_t th_end = th_now_ms() + TH_TIMEOUT_MS;                         \
+        while (!(condition)) {                                                 \
+            if (th_now_ms() > th_end) {                                        \
+                g_error("%s:%d: waited too long for %s", __FILE__, __LINE__,   \
+                        #condition);                                           \
+            }                                                                  \
+            th_step(20);                                                       \
+        }                                                                      \
     } while (0)
 /* Gives the guest's engine a thread of its own, until th_engine_stop() */
 void th_engine_start(struct th_guest *guest);
@@ -178,7 +178,7 @@ uint32_t th_ceq_poll(struct th_eq *eq);
 bool th_aeq_poll(struct th_guest *guest, struct rnic_aeqe *event);
 /* Asks for an interrupt with the next entry */
 void th_eq_arm(struct th_eq *eq);
-#define TH_ANY_ID   UINT32_MAX
+#define TH_ANY_ID UINT32_MAX
 /* Whether an event of this type and id came; it is taken out. Others stay. */
 bool th_event_take(struct th_guest *guest, enum rnic_event_type type,
                    uint32_t id, struct rnic_aeqe *event);
@@ -198,11 +198,11 @@ unsigned th_events(struct th_guest *guest);
 struct th_cq {
     struct th_guest *guest;
     uint32_t cqn, depth, ci, arm_sequence;
-    uint64_t addr, dbrec;       /* DMA addresses */
+    uint64_t addr, dbrec; /* DMA addresses */
 };
 struct th_cq *th_cq_new(struct th_guest *guest, uint32_t depth);
-struct th_cq *th_cq_new_on(struct th_guest *guest, uint32_t depth,
-                           uint32_t eqn, uint32_t uctx);
+struct th_cq *th_cq_new_on(struct th_guest *guest, uint32_t depth, uint32_t eqn,
+                           uint32_t uctx);
 void th_cq_free(struct th_cq *cq);
 /* Takes the next CQE, if there is one, and publishes ci */
 bool th_cq_poll(struct th_cq *cq, struct rnic_cqe *cqe);
@@ -220,17 +220,17 @@ struct th_srq {
 struct th_srq *th_srq_new(struct th_guest *guest, uint32_t depth,
                           uint32_t limit);
 void th_srq_free(struct th_srq *srq);
-void th_srq_post(struct th_srq *srq, uint64_t wr_id,
-                 const struct rnic_sge *sge, unsigned num_sge);
+void th_srq_post(struct th_srq *srq, uint64_t wr_id, const struct rnic_sge *sge,
+                 unsigned num_sge);
 
 /* ---- Queue pairs ---- */
 
 struct th_qp_attr {
-    uint32_t pdn, uctx, flags;  /* flags: RNIC_QP_* */
+    uint32_t pdn, uctx, flags; /* flags: RNIC_QP_* */
     uint32_t sq_depth, rq_depth;
     uint16_t sq_stride, rq_stride;
     struct th_cq *send_cq, *recv_cq;
-    struct th_srq *srq;         /* then rq_depth is ignored */
+    struct th_srq *srq; /* then rq_depth is ignored */
 };
 
 struct th_qp {
@@ -255,7 +255,7 @@ unsigned th_qp_modify(struct th_qp *qp, enum rnic_qp_state state);
 /* A work request for the SQ */
 struct th_wr {
     enum rnic_wr_opcode opcode;
-    unsigned flags;             /* RNIC_WQE_* but INLINE */
+    unsigned flags; /* RNIC_WQE_* but INLINE */
     uint64_t wr_id;
     struct rnic_sge sge[RNIC_MAX_SGE];
     unsigned num_sge;
@@ -264,7 +264,7 @@ struct th_wr {
     uint32_t remote_stag;
     uint64_t remote_to;
     uint32_t inv_stag;
-    struct rnic_reg_wqe reg;    /* RNIC_WR_REG_MR: all but the common fields */
+    struct rnic_reg_wqe reg; /* RNIC_WR_REG_MR: all but the common fields */
 };
 /* Writes WQEs and publishes nothing */
 void th_write_send(struct th_qp *qp, const struct th_wr *wr, unsigned count);

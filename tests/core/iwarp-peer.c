@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #define DEVICE "10.0.0.1"
-#define PEER "10.0.0.2"
+#define PEER   "10.0.0.2"
 
 static uint8_t *be(uint8_t *to, uint64_t value, unsigned octets)
 {

@@ -10,8 +10,8 @@
 
 #include "harness.h"
 
-#define PEER_IOVA 0x100000ull
-#define PEER_BUF (256u << 10)
+#define PEER_IOVA     0x100000ull
+#define PEER_BUF      (256u << 10)
 #define PEER_FPDU_MAX (2 + 65535 + 3 + 4)
 
 struct iw_peer {
@@ -36,16 +36,16 @@ void iw_start(struct iw_peer *peer, const struct iw_options *options);
 void iw_free(struct iw_peer *peer);
 
 /* DDP control octets and RDMAP opcodes, RFC 5041 section 4, RFC 5040 4.1 */
-#define IW_TAGGED 0xc1   /* T, L, DV 1 */
+#define IW_TAGGED   0xc1 /* T, L, DV 1 */
 #define IW_UNTAGGED 0x41 /* L, DV 1 */
 #define IW_NOT_LAST 0x40
-#define IW_WRITE 0x40 /* RV 1 */
+#define IW_WRITE    0x40 /* RV 1 */
 #define IW_READ_REQ 0x41
 #define IW_READ_RSP 0x42
-#define IW_SEND 0x43
+#define IW_SEND     0x43
 #define IW_SEND_INV 0x44
-#define IW_SEND_SE 0x45
-#define IW_TERM 0x47
+#define IW_SEND_SE  0x45
+#define IW_TERM     0x47
 
 /* ULPDUs: each returns its length */
 size_t iw_tagged(uint8_t *to, uint8_t ddp, uint8_t rdmap, uint32_t stag,

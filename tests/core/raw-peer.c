@@ -25,8 +25,9 @@ int raw_socket(struct th_guest *guest, const char *address, uint16_t port)
     struct rnic_sockaddr host = raw_host(guest, address, port);
     struct sockaddr_storage os;
     socklen_t len = rnic_sockaddr_to_os(&host, &os);
-    int fd = socket(os.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
-                    0), one = 1;
+    int fd =
+            socket(os.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0),
+        one = 1;
 
     g_assert_cmpint(fd, >=, 0);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
@@ -93,8 +94,7 @@ void raw_send(int fd, const void *octets, size_t len)
     while (len) {
         ssize_t n;
 
-        th_wait((n = send(fd, p, len, MSG_NOSIGNAL)) >= 0 ||
-                errno != EAGAIN);
+        th_wait((n = send(fd, p, len, MSG_NOSIGNAL)) >= 0 || errno != EAGAIN);
         g_assert_cmpint(n, >, 0);
         p += n;
         len -= n;
@@ -185,8 +185,8 @@ void raw_recv_frame(int fd, bool reply, struct raw_frame *frame)
 
     memset(frame, 0, sizeof(*frame));
     raw_recv(fd, header, sizeof(header));
-    g_assert_cmpmem(header, 16,
-                    reply ? "MPA ID Rep Frame" : "MPA ID Req Frame", 16);
+    g_assert_cmpmem(header, 16, reply ? "MPA ID Rep Frame" : "MPA ID Req Frame",
+                    16);
     frame->flags = header[16];
     frame->rev = header[17];
     frame->pd_len = rnic_get_be16(header + 18);

@@ -39,25 +39,25 @@ void raw_abort(int fd);
  * MPA startup frames. @pd_len octets of @pd follow the 20 octets of header,
  * the enhanced block among them.
  */
-#define RAW_M 0x80
-#define RAW_C 0x40
-#define RAW_R 0x20
-#define RAW_S 0x10
+#define RAW_M         0x80
+#define RAW_C         0x40
+#define RAW_R         0x20
+#define RAW_S         0x10
 #define RAW_FRAME_MAX (20 + 65535)
 size_t raw_frame(uint8_t *to, bool reply, uint8_t flags, uint8_t rev,
                  const void *pd, uint16_t pd_len);
 /* The enhanced block: A, B and IRD; C, D and ORD */
-#define RAW_A 0x8000
-#define RAW_B 0x4000
+#define RAW_A  0x8000
+#define RAW_B  0x4000
 #define RAW_CW 0x8000
-#define RAW_D 0x4000
+#define RAW_D  0x4000
 void raw_block(uint8_t block[4], uint16_t a_b_ird, uint16_t c_d_ord);
 void raw_send_frame(int fd, bool reply, uint8_t flags, uint8_t rev,
                     const void *pd, uint16_t pd_len);
 struct raw_frame {
     uint8_t flags, rev;
     uint16_t pd_len;
-    uint16_t ird, ord;          /* the words of the block, as on the wire */
+    uint16_t ird, ord; /* the words of the block, as on the wire */
     uint8_t pd[512];
 };
 /* Waits for a frame and checks its key */

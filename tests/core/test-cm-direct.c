@@ -16,8 +16,8 @@
 
 #define A       "192.0.2.1"
 #define B       "192.0.2.2"
-#define HOST    "192.0.2.3"     /* the host's, no guest has it */
-#define NOWHERE "192.0.2.9"     /* nobody's */
+#define HOST    "192.0.2.3" /* the host's, no guest has it */
+#define NOWHERE "192.0.2.9" /* nobody's */
 #define A6      "2001:db8::1"
 #define B6      "2001:db8::2"
 
@@ -204,9 +204,12 @@ static void test_map_rules_change_the_network(void)
 static bool enter_namespace(void)
 {
     static const char *const set_up[] = {
-        "ip link set lo up", "ip addr add " A "/32 dev lo",
-        "ip addr add " B "/32 dev lo", "ip addr add " HOST "/32 dev lo",
-        "ip addr add " A6 "/128 dev lo", "ip addr add " B6 "/128 dev lo",
+        "ip link set lo up",
+        "ip addr add " A "/32 dev lo",
+        "ip addr add " B "/32 dev lo",
+        "ip addr add " HOST "/32 dev lo",
+        "ip addr add " A6 "/128 dev lo",
+        "ip addr add " B6 "/128 dev lo",
     };
     g_autofree char *map = g_strdup_printf("0 %u 1", geteuid());
     bool root = geteuid() == 0;

@@ -298,8 +298,7 @@ int main(int argc, char **argv)
     ADD("port-0", test_chosen_port_is_free_at_every_address);
     ADD("backlog", test_unanswered_requests_fill_the_backlog);
     ADD("unlisten", test_unlisten_closes_what_was_not_answered);
-    ADD("unlisten-kept",
-        test_unlisten_forgets_requests_that_were_not_written);
+    ADD("unlisten-kept", test_unlisten_forgets_requests_that_were_not_written);
     ADD("left", test_peer_that_left_cannot_be_accepted);
     return g_test_run();
 }

@@ -158,8 +158,8 @@ static void test_without_lookups_everything_is_refused(void)
     g_assert_cmpint(accept(listener, NULL, NULL), ==, -1);
     peer = raw_connect(a, B, A, own);
     g_assert_true(raw_closed(peer, NULL));
-    g_assert_nonnull(strstr(a->trace_text[RNIC_TRACE_cm],
-                            "socket lookup is not available"));
+    g_assert_nonnull(
+        strstr(a->trace_text[RNIC_TRACE_cm], "socket lookup is not available"));
     close(peer);
     close(listener);
     th_guest_free(a);
@@ -199,8 +199,7 @@ static void test_address_of_another_device_is_a_conflict(void)
     struct rnic_sockaddr expected;
     struct rnic_aeqe event;
 
-    g_assert_cmpuint(th_addr_add(b, "192.168.0.1"), ==,
-                     RNIC_ADMIN_ADDR_IN_USE);
+    g_assert_cmpuint(th_addr_add(b, "192.168.0.1"), ==, RNIC_ADMIN_ADDR_IN_USE);
     th_event_wait(b, RNIC_EV_ADDR_CONFLICT, 0, &event);
     expected = th_sockaddr("192.168.0.1", 0);
     g_assert_cmpmem(&event.local, sizeof(expected), &expected,

@@ -61,14 +61,13 @@ static void test_accept_connects_both(void)
     g_assert_cmpuint(th_qp_state(qb), ==, RNIC_QPS_IDLE);
     g_assert_cmpuint(th_qp_state(qa), ==, RNIC_QPS_IDLE);
 
-    g_assert_cmpuint(th_accept(qb, GUINT32_FROM_LE(event.conn_id), &answer),
-                     ==, RNIC_ADMIN_OK);
+    g_assert_cmpuint(th_accept(qb, GUINT32_FROM_LE(event.conn_id), &answer), ==,
+                     RNIC_ADMIN_OK);
     g_assert_cmpuint(th_qp_state(qb), ==, RNIC_QPS_RTS);
     th_event_wait(a, RNIC_EV_CONNECT_REPLY, qa->qpn, &event);
     g_assert_cmpuint(GUINT16_FROM_LE(event.status), ==, RNIC_CM_OK);
     g_assert_cmpuint(th_qp_state(qa), ==, RNIC_QPS_RTS);
-    g_assert_cmpmem(event.pdata, GUINT16_FROM_LE(event.pdata_len), "answer",
-                    6);
+    g_assert_cmpmem(event.pdata, GUINT16_FROM_LE(event.pdata_len), "answer", 6);
     /* Each ORD is bounded by the other's IRD, each IRD raised to its ORD */
     g_assert_cmpuint(GUINT16_FROM_LE(event.ird), ==, 5);
     g_assert_cmpuint(GUINT16_FROM_LE(event.ord), ==, 6);
@@ -138,8 +137,9 @@ static void test_guest_connects_to_itself(void)
         event = cm_arrives(a, listener);
         cm_assert_addr(&event.local, A, port);
         cm_assert_addr(&event.remote, A, 0);
-        g_assert_cmpuint(th_accept(server, GUINT32_FROM_LE(event.conn_id),
-                                   NULL), ==, RNIC_ADMIN_OK);
+        g_assert_cmpuint(
+            th_accept(server, GUINT32_FROM_LE(event.conn_id), NULL), ==,
+            RNIC_ADMIN_OK);
         th_event_wait(a, RNIC_EV_CONNECT_REPLY, client->qpn, &event);
         g_assert_cmpuint(GUINT16_FROM_LE(event.status), ==, RNIC_CM_OK);
         th_event_wait(a, RNIC_EV_ESTABLISHED, server->qpn, &event);
@@ -195,14 +195,11 @@ static void test_bad_connects_are_refused(void)
     uint16_t port = 0;
 
     g_assert_cmpuint(cm_connect(qp, A, B, 0), ==, RNIC_ADMIN_BAD_PARAM);
-    g_assert_cmpuint(cm_connect(qp, A, "0.0.0.0", 9), ==,
-                     RNIC_ADMIN_BAD_PARAM);
+    g_assert_cmpuint(cm_connect(qp, A, "0.0.0.0", 9), ==, RNIC_ADMIN_BAD_PARAM);
     g_assert_cmpuint(cm_connect(qp, A, "224.0.0.1", 9), ==,
                      RNIC_ADMIN_BAD_PARAM);
-    g_assert_cmpuint(cm_connect(qp, A, "fd00::2", 9), ==,
-                     RNIC_ADMIN_BAD_PARAM);
-    g_assert_cmpuint(cm_connect(qp, B, B, 9), ==,
-                     RNIC_ADMIN_ADDR_NOT_AVAIL);
+    g_assert_cmpuint(cm_connect(qp, A, "fd00::2", 9), ==, RNIC_ADMIN_BAD_PARAM);
+    g_assert_cmpuint(cm_connect(qp, B, B, 9), ==, RNIC_ADMIN_ADDR_NOT_AVAIL);
     g_assert_cmpuint(cm_connect(qp, "fd00::1", "fd00::2", 9), ==,
                      RNIC_ADMIN_ADDR_NOT_AVAIL);
     g_assert_cmpuint(th_connect(qp, &local, &remote, &params), ==,
@@ -245,8 +242,8 @@ static void assert_closed(struct th_qp *qp, bool by_peer)
     g_assert_cmpuint(th_qp_state(qp), ==, RNIC_QPS_ERROR);
     th_run_for(30);
     g_assert_false(th_event_take(qp->guest, RNIC_EV_CLOSE, qp->qpn, &event));
-    g_assert_false(th_event_take(qp->guest, RNIC_EV_DISCONNECT, qp->qpn,
-                                 &event));
+    g_assert_false(
+        th_event_take(qp->guest, RNIC_EV_DISCONNECT, qp->qpn, &event));
 }
 
 static void test_close_is_told_once_to_each(void)
@@ -460,8 +457,8 @@ static void test_no_files_left_is_told_and_passes(void)
     /* It tries now and then, and does not spin */
     g_assert_cmpuint(th_stat(a, RNIC_STAT_wakeups) - wakeups, <, 30);
     g_assert_cmpuint(th_events(a), ==, 0);
-    g_assert_nonnull(strstr(a->trace_text[RNIC_TRACE_cm],
-                            "limit on open files"));
+    g_assert_nonnull(
+        strstr(a->trace_text[RNIC_TRACE_cm], "limit on open files"));
 
     for (unsigned i = 0; i < files->len; i++) {
         close(g_array_index(files, int, i));

@@ -12,9 +12,9 @@
  */
 struct objects {
     struct th_guest *guest;
-    uint64_t ring;              /* 16 KiB, 4 KiB aligned */
-    uint64_t table;             /* of its pages, for levels 1 */
-    uint64_t odd_table;         /* with an entry that is not aligned */
+    uint64_t ring;      /* 16 KiB, 4 KiB aligned */
+    uint64_t table;     /* of its pages, for levels 1 */
+    uint64_t odd_table; /* with an entry that is not aligned */
 };
 
 static void make_objects(struct objects *o)
@@ -56,11 +56,12 @@ struct bad {
     uint64_t value;
     enum rnic_admin_status status;
 };
-#define BAD(field, value, status)                                           \
-    { #field " = " #value, offsetof(struct rnic_asqe, field),               \
-      sizeof(((struct rnic_asqe *)0)->field), value, RNIC_ADMIN_##status }
-#define BAD_HEADER                                                          \
-    BAD(rsvd, 1, BAD_PARAM), BAD(rsvd2, 1, BAD_PARAM)
+#define BAD(field, value, status)                                              \
+    {                                                                          \
+#field " = " #value, offsetof(struct rnic_asqe, field),                \
+            sizeof(((struct rnic_asqe *)0)->field), value, RNIC_ADMIN_##status \
+    }
+#define BAD_HEADER BAD(rsvd, 1, BAD_PARAM), BAD(rsvd2, 1, BAD_PARAM)
 
 static void set_field(struct rnic_asqe *cmd, const struct bad *bad)
 {
@@ -198,10 +199,8 @@ static void test_contexts(void)
         BAD(uctx.dbmap, 0xfffffffffffff000, BAD_ADDRESS),
     };
     static const struct bad bad_destroy[] = {
-        BAD(uctx.uctx, 1024, BAD_ID),
-        BAD(uctx.uctx, 3, BAD_ID),
-        BAD(uctx.uctx, 0, IN_USE),
-        BAD(uctx.rsvd, 1, BAD_PARAM),
+        BAD(uctx.uctx, 1024, BAD_ID),        BAD(uctx.uctx, 3, BAD_ID),
+        BAD(uctx.uctx, 0, IN_USE),           BAD(uctx.rsvd, 1, BAD_PARAM),
         BAD(uctx.dbmap, TH_BASE, BAD_PARAM),
     };
     struct rnic_asqe good = { .opcode = RNIC_CMD_CREATE_UCTX };
@@ -224,45 +223,43 @@ static void test_contexts(void)
 
 /* What every command with a ring refuses, of its buffer; the good one has
  * entries of 1024 octets, the doorbell record behind them and levels 0 */
-#define BAD_RING(cmd)                                                       \
-    BAD(cmd.dbrec_offset, 1000, BAD_PARAM),                                 \
-    BAD(cmd.dbrec_offset, 960, BAD_PARAM),                                  \
-    BAD(cmd.dbrec_offset, 0, BAD_PARAM),                                    \
-    BAD(cmd.dbrec_offset, 1024 + 64, BAD_PARAM),                            \
-    BAD(cmd.dbrec_offset, 0xffffffc0, BAD_PARAM),                           \
-    BAD(cmd.buf.length, 0, BAD_PARAM),                                      \
-    BAD(cmd.buf.length, 63, BAD_PARAM),                                     \
-    BAD(cmd.buf.length, 1024 + 63, BAD_PARAM),                              \
-    BAD(cmd.buf.length, (1 << 28) + 1, BAD_PARAM),                          \
-    BAD(cmd.buf.length, UINT64_MAX, BAD_PARAM),                             \
-    BAD(cmd.buf.levels, 4, BAD_PARAM),                                      \
-    BAD(cmd.buf.levels, 255, BAD_PARAM),                                    \
-    BAD(cmd.buf.levels, 1, BAD_PARAM),   /* page_shift 0 */                 \
-    BAD(cmd.buf.page_shift, 12, BAD_PARAM),                                 \
-    BAD(cmd.buf.first_offset, 64, BAD_PARAM),                               \
-    BAD(cmd.buf.rsvd, 1, BAD_PARAM),                                        \
-    BAD(cmd.buf.rsvd[1], 1, BAD_PARAM),                                     \
-    BAD(cmd.buf.addr, TH_BASE + 32, BAD_ADDRESS),                           \
-    BAD(cmd.buf.addr, UINT64_MAX - 63, BAD_ADDRESS)
+#define BAD_RING(cmd)                                                          \
+    BAD(cmd.dbrec_offset, 1000, BAD_PARAM),                                    \
+        BAD(cmd.dbrec_offset, 960, BAD_PARAM),                                 \
+        BAD(cmd.dbrec_offset, 0, BAD_PARAM),                                   \
+        BAD(cmd.dbrec_offset, 1024 + 64, BAD_PARAM),                           \
+        BAD(cmd.dbrec_offset, 0xffffffc0, BAD_PARAM),                          \
+        BAD(cmd.buf.length, 0, BAD_PARAM), BAD(cmd.buf.length, 63, BAD_PARAM), \
+        BAD(cmd.buf.length, 1024 + 63, BAD_PARAM),                             \
+        BAD(cmd.buf.length, (1 << 28) + 1, BAD_PARAM),                         \
+        BAD(cmd.buf.length, UINT64_MAX, BAD_PARAM),                            \
+        BAD(cmd.buf.levels, 4, BAD_PARAM),                                     \
+        BAD(cmd.buf.levels, 255, BAD_PARAM),                                   \
+        BAD(cmd.buf.levels, 1, BAD_PARAM), /* page_shift 0 */                  \
+        BAD(cmd.buf.page_shift, 12, BAD_PARAM),                                \
+        BAD(cmd.buf.first_offset, 64, BAD_PARAM),                              \
+        BAD(cmd.buf.rsvd, 1, BAD_PARAM), BAD(cmd.buf.rsvd[1], 1, BAD_PARAM),   \
+        BAD(cmd.buf.addr, TH_BASE + 32, BAD_ADDRESS),                          \
+        BAD(cmd.buf.addr, UINT64_MAX - 63, BAD_ADDRESS)
 
 /* The same for a page list of one level */
-#define BAD_LIST(cmd)                                                       \
-    BAD(cmd.buf.page_shift, 11, BAD_PARAM),                                 \
-    BAD(cmd.buf.page_shift, 31, BAD_PARAM),                                 \
-    BAD(cmd.buf.page_shift, 255, BAD_PARAM),                                \
-    BAD(cmd.buf.page_shift, 30, BAD_ADDRESS), /* pages not aligned */       \
-    BAD(cmd.buf.first_offset, 4096, BAD_PARAM),                             \
-    BAD(cmd.buf.first_offset, 0xffffffc0, BAD_PARAM),                       \
-    BAD(cmd.buf.length, 512 * 4096 + 1, BAD_PARAM),                         \
-    BAD(cmd.buf.addr, TH_BASE + 64, BAD_ADDRESS),                           \
-    BAD(cmd.buf.addr, TH_BASE - TH_PAGE, BAD_ADDRESS),                      \
-    BAD(cmd.buf.addr, 0, BAD_ADDRESS),                                      \
-    BAD(cmd.buf.addr, 0xfffffffffffff000, BAD_ADDRESS),                     \
-    BAD(cmd.buf.levels, 2, BAD_ADDRESS) /* pages are no tables */
+#define BAD_LIST(cmd)                                                          \
+    BAD(cmd.buf.page_shift, 11, BAD_PARAM),                                    \
+        BAD(cmd.buf.page_shift, 31, BAD_PARAM),                                \
+        BAD(cmd.buf.page_shift, 255, BAD_PARAM),                               \
+        BAD(cmd.buf.page_shift, 30, BAD_ADDRESS), /* pages not aligned */      \
+        BAD(cmd.buf.first_offset, 4096, BAD_PARAM),                            \
+        BAD(cmd.buf.first_offset, 0xffffffc0, BAD_PARAM),                      \
+        BAD(cmd.buf.length, 512 * 4096 + 1, BAD_PARAM),                        \
+        BAD(cmd.buf.addr, TH_BASE + 64, BAD_ADDRESS),                          \
+        BAD(cmd.buf.addr, TH_BASE - TH_PAGE, BAD_ADDRESS),                     \
+        BAD(cmd.buf.addr, 0, BAD_ADDRESS),                                     \
+        BAD(cmd.buf.addr, 0xfffffffffffff000, BAD_ADDRESS),                    \
+        BAD(cmd.buf.levels, 2, BAD_ADDRESS) /* pages are no tables */
 
 static void contiguous(struct objects *o, struct rnic_buf_desc *desc)
 {
-    *desc = (struct rnic_buf_desc) {
+    *desc = (struct rnic_buf_desc){
         .addr = GUINT64_TO_LE(o->ring),
         .length = GUINT64_TO_LE(1024 + 64),
     };
@@ -475,15 +472,15 @@ static void test_queue_pairs(void)
         BAD(create_qp.pdn, 16384, BAD_PARAM),
         BAD(create_qp.uctx, 2, BAD_ID),
         BAD(create_qp.uctx, 0xffffffff, BAD_ID),
-        BAD(create_qp.uctx, 1, BAD_ID),         /* CQs are of context 0 */
+        BAD(create_qp.uctx, 1, BAD_ID), /* CQs are of context 0 */
         BAD(create_qp.send_cqn, 0, BAD_ID),
         BAD(create_qp.send_cqn, 9, BAD_ID),
-        BAD(create_qp.send_cqn, 2, BAD_ID),     /* of context 1 */
+        BAD(create_qp.send_cqn, 2, BAD_ID), /* of context 1 */
         BAD(create_qp.recv_cqn, 0xffffffff, BAD_ID),
         BAD(create_qp.recv_cqn, 2, BAD_ID),
         BAD(create_qp.srqn, 2, BAD_ID),
         BAD(create_qp.srqn, 0xffffffff, BAD_ID),
-        BAD(create_qp.srqn, 1, BAD_PARAM),      /* and an RQ */
+        BAD(create_qp.srqn, 1, BAD_PARAM), /* and an RQ */
         BAD(create_qp.flags, 8, BAD_PARAM),
         BAD(create_qp.flags, 0x80000000, BAD_PARAM),
         BAD(create_qp.sq_stride, 0, BAD_PARAM),
@@ -576,7 +573,7 @@ static void test_memory_regions(void)
         BAD(reg_mr.access, 8, BAD_PARAM),
         BAD(reg_mr.access, 0x80000000, BAD_PARAM),
         BAD(reg_mr.flags, 2, BAD_PARAM),
-        BAD(reg_mr.flags, 1, BAD_PARAM),        /* ALL_DMA with a buffer */
+        BAD(reg_mr.flags, 1, BAD_PARAM), /* ALL_DMA with a buffer */
         BAD(reg_mr.rsvd, 1, BAD_PARAM),
         BAD(reg_mr.rsvd[2], 1, BAD_PARAM),
         BAD(reg_mr.iova, UINT64_MAX - 4 * 4096 + 1, BAD_PARAM),
@@ -725,10 +722,8 @@ static void test_connecting_and_answering(void)
         BAD(accept.rsvd, 1, BAD_PARAM),
     };
     static const struct bad bad_reject[] = {
-        BAD(accept.conn_id, 1, BAD_ID),
-        BAD(accept.qpn, 1, BAD_PARAM),
-        BAD(accept.ird, 1, BAD_PARAM),
-        BAD(accept.ord, 1, BAD_PARAM),
+        BAD(accept.conn_id, 1, BAD_ID), BAD(accept.qpn, 1, BAD_PARAM),
+        BAD(accept.ird, 1, BAD_PARAM),  BAD(accept.ord, 1, BAD_PARAM),
         BAD(accept.rsvd, 1, BAD_PARAM),
     };
     struct rnic_asqe good = { .opcode = RNIC_CMD_CONNECT };
@@ -750,8 +745,7 @@ static void test_connecting_and_answering(void)
     refuse_all(&o, &answer, bad_reject, G_N_ELEMENTS(bad_reject));
     accept(&o, &good);
     /* Its QP is taken now */
-    g_assert_cmpuint(th_admin(o.guest, &good, NULL), ==,
-                     RNIC_ADMIN_BAD_STATE);
+    g_assert_cmpuint(th_admin(o.guest, &good, NULL), ==, RNIC_ADMIN_BAD_STATE);
     th_guest_free(o.guest);
 }
 

@@ -340,7 +340,8 @@ static void test_turning_moderation_off_releases_the_event(void)
 
 static void test_half_a_moderation_is_none(void)
 {
-    static const uint16_t settings[][2] = { { 0, 1000 }, { 1, 1000 },
+    static const uint16_t settings[][2] = { { 0, 1000 },
+                                            { 1, 1000 },
                                             { 8, 0 } };
     struct th_guest *guest = th_guest_started(NULL);
     struct th_cq *cq = th_cq_new(guest, 16);

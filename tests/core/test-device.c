@@ -46,11 +46,11 @@ static void test_bad_properties_are_named(void)
     struct rnic_config config;
 
     th_options_init(&options);
-#define REFUSED(property, value, ...)                                       \
-    do {                                                                    \
-        config = options.config;                                            \
-        __VA_ARGS__;                                                        \
-        expect_refused(&config, property, value);                           \
+#define REFUSED(property, value, ...)                                          \
+    do {                                                                       \
+        config = options.config;                                               \
+        __VA_ARGS__;                                                           \
+        expect_refused(&config, property, value);                              \
     } while (0)
     REFUSED("mac", "00:00:00:00:00:00", memset(config.mac, 0, 6));
     REFUSED("mac", "53:54:00", config.mac[0] = 0x53);
@@ -96,7 +96,7 @@ static void test_extreme_properties_are_accepted(void)
 struct counter {
     struct rnic_source source;
     struct rnic_timer timer;
-    struct counter *victim;     /* removed, and freed, when this is ready */
+    struct counter *victim; /* removed, and freed, when this is ready */
     unsigned *ready;
 };
 
@@ -197,8 +197,7 @@ static void test_timers_expire_in_order_and_once(void)
     for (i = 0; i < 5; i++) {
         names[i] = i;
         counters[i].ready = &names[i];
-        rnic_timer_arm(guest->dev, &counters[i].timer, delays[i],
-                       note_expired);
+        rnic_timer_arm(guest->dev, &counters[i].timer, delays[i], note_expired);
     }
     /* c cancels a; e is put off and then cancelled */
     counters[2].victim = &counters[0];

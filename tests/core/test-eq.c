@@ -358,8 +358,8 @@ static void test_event_queue_that_vanishes_is_fatal(void)
         struct th_guest *guest = th_guest_started(NULL);
         struct th_cq *cq = th_cq_new(guest, 8);
         struct th_eq *eq = which & 1 ? &guest->ceq : &guest->aeq;
-        size_t entries = eq->depth * (which & 1 ? sizeof(struct rnic_ceqe) :
-                                      sizeof(struct rnic_aeqe));
+        size_t entries = eq->depth * (which & 1 ? sizeof(struct rnic_ceqe)
+                                                : sizeof(struct rnic_aeqe));
 
         /* Its entries, or its doorbell record */
         th_make_hole(guest, eq->addr + (which & 2 ? entries : 0), 64);
@@ -368,8 +368,7 @@ static void test_event_queue_that_vanishes_is_fatal(void)
         } else {
             post_event(guest, RNIC_EV_SRQ_LIMIT, 1, 0);
         }
-        g_assert_cmphex(th_reg(guest, RNIC_REG_STATUS), ==,
-                        RNIC_STATUS_FATAL);
+        g_assert_cmphex(th_reg(guest, RNIC_REG_STATUS), ==, RNIC_STATUS_FATAL);
         g_assert_cmpuint(th_reg(guest, RNIC_REG_ERROR), ==,
                          RNIC_DEV_ERR_EQ_DMA);
         th_fill_holes(guest);

@@ -57,7 +57,7 @@ struct refusal {
 };
 
 #define BUF_LEN 65536ull
-#define END (PAIR_IOVA + BUF_LEN)
+#define END     (PAIR_IOVA + BUF_LEN)
 
 static const struct refusal refusals[] = {
     { "write-to-unknown-stag", RNIC_WR_WRITE, BAD_STAG, PAIR_IOVA, 8,

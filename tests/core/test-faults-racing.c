@@ -399,7 +399,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
 #define PATH(fault) "/faults-racing/" #fault
-#define ADD(fault) g_test_add_func(PATH(fault), fault)
+#define ADD(fault)  g_test_add_func(PATH(fault), fault)
 #define ADD_WITH(fault, name, data)                                            \
     g_test_add_data_func(PATH(fault) "/" name, GINT_TO_POINTER(data), fault)
     ADD_WITH(fault_14_wqe_changes_after_its_read, "crc-off", RNIC_CRC_OFF);

@@ -10,8 +10,8 @@
 #include "wire/byteorder.h"
 #include "wire/crc32c.h"
 
-#define DEVICE  "10.0.0.1"
-#define PEER    "10.0.0.2"
+#define DEVICE "10.0.0.1"
+#define PEER   "10.0.0.2"
 
 static struct th_guest *guest_new(void)
 {
@@ -53,8 +53,8 @@ static void initiator_end(struct initiator *n)
     th_guest_free(n->guest);
 }
 
-static void reply(struct initiator *n, uint8_t flags, uint8_t rev,
-                  uint16_t ird, uint16_t ord)
+static void reply(struct initiator *n, uint8_t flags, uint8_t rev, uint16_t ird,
+                  uint16_t ord)
 {
     uint8_t block[4];
 
@@ -86,20 +86,22 @@ static void test_requests_of_the_device(void)
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
-        struct th_connect params = { .ird = 3, .ord = 4, .pdata = "hello",
-                                     .pdata_len = 5 };
+        struct th_connect params = {
+            .ird = 3, .ord = 4, .pdata = "hello", .pdata_len = 5
+        };
         size_t block = cases[i].rev == 2 ? 4 : 0;
         struct initiator n;
 
-        initiator_start_with(&n, cm_guest_with(DEVICE, 10000, cases[i].crc,
-                                               cases[i].p2p, cases[i].rev),
+        initiator_start_with(&n,
+                             cm_guest_with(DEVICE, 10000, cases[i].crc,
+                                           cases[i].p2p, cases[i].rev),
                              &params);
         g_assert_cmphex(n.request.flags, ==, cases[i].flags);
         g_assert_cmpuint(n.request.rev, ==, cases[i].rev);
         g_assert_cmphex(n.request.ird, ==, cases[i].ird);
         g_assert_cmphex(n.request.ord, ==, cases[i].ord);
-        g_assert_cmpmem(n.request.pd + block, n.request.pd_len - block,
-                        "hello", 5);
+        g_assert_cmpmem(n.request.pd + block, n.request.pd_len - block, "hello",
+                        5);
         initiator_end(&n);
     }
 }
@@ -109,7 +111,7 @@ static void test_rtr_is_the_first_fpdu(void)
 {
     static const struct {
         uint16_t forms;
-        uint8_t control;        /* of the first FPDU */
+        uint8_t control; /* of the first FPDU */
         size_t ulpdu;
     } cases[] = {
         { RAW_CW | RAW_D, 0x40, 14 },
@@ -134,7 +136,7 @@ static void test_rtr_is_the_first_fpdu(void)
     }
 }
 
-static void test_reply_may_come_octet_by_octet(void)                /* S10 */
+static void test_reply_may_come_octet_by_octet(void) /* S10 */
 {
     struct initiator n;
     struct rnic_aeqe event;
@@ -154,7 +156,7 @@ static void test_reply_may_come_octet_by_octet(void)                /* S10 */
     initiator_end(&n);
 }
 
-static void test_reply_and_fpdu_in_one_segment(void)                /* S17 */
+static void test_reply_and_fpdu_in_one_segment(void) /* S17 */
 {
     struct initiator n;
     struct rnic_aeqe event;
@@ -207,8 +209,8 @@ static void test_reply_values_are_taken(void)
     struct initiator n;
     struct rnic_aeqe event;
 
-    initiator_start_with(&n, cm_guest_with(DEVICE, 10000, RNIC_CRC_AUTO,
-                                           false, 2), &params);
+    initiator_start_with(
+        &n, cm_guest_with(DEVICE, 10000, RNIC_CRC_AUTO, false, 2), &params);
     reply(&n, RAW_S, 2, 3, 100);
     assert_reply_event(&n, RNIC_CM_OK, &event);
     g_assert_cmpuint(GUINT16_FROM_LE(event.ord), ==, 3);
@@ -222,9 +224,9 @@ static void test_unusable_replies_are_answered_by_terminate(void)
         uint16_t ird, ord;
         uint8_t code;
     } cases[] = {
-        { 16, RAW_CW | RAW_D | 16, 7 },                             /* S41 */
-        { RAW_A | RAW_B | 16, 16, 7 },                              /* S42 */
-        { RAW_A | 16, RAW_CW | 200, 6 },                            /* S43 */
+        { 16, RAW_CW | RAW_D | 16, 7 },  /* S41 */
+        { RAW_A | RAW_B | 16, 16, 7 },   /* S42 */
+        { RAW_A | 16, RAW_CW | 200, 6 }, /* S43 */
     };
 
     for (unsigned crc = 0; crc < 2; crc++) {
@@ -247,7 +249,8 @@ static void test_unusable_replies_are_answered_by_terminate(void)
             g_assert_cmphex(fpdu[21], ==, cases[i].code);
             g_assert_cmphex(rnic_get_le32(fpdu + 24), ==,
                             crc ? rnic_crc32c_final(rnic_crc32c_update(
-                                rnic_crc32c_init(), fpdu, 24)) : 0);
+                                      rnic_crc32c_init(), fpdu, 24))
+                                : 0);
             g_assert_false(raw_closed(n.peer, &rest));
             g_assert_cmpuint(rest, ==, 0);
             cm_no_events(n.guest);
@@ -263,9 +266,9 @@ static void test_bad_replies_fail_the_connect(void)
         uint8_t flags, rev;
         uint16_t pd_len;
     } cases[] = {
-        { "MPA ID Req Frame", RAW_S, 2, 4 },                        /* S31 */
+        { "MPA ID Req Frame", RAW_S, 2, 4 }, /* S31 */
         { "HTTP/1.1 400 Bad", 0, 2, 0 },
-        { "MPA ID Rep Frame", 0, 1, 0 },                            /* S45 */
+        { "MPA ID Rep Frame", 0, 1, 0 }, /* S45 */
         { "MPA ID Rep Frame", 0, 2, 0 },
         { "MPA ID Rep Frame", RAW_S, 1, 4 },
         { "MPA ID Rep Frame", RAW_S, 3, 4 },
@@ -293,7 +296,7 @@ static void test_bad_replies_fail_the_connect(void)
     }
 }
 
-static void test_no_reply_times_out_once(void)                      /* S48 */
+static void test_no_reply_times_out_once(void) /* S48 */
 {
     struct initiator n;
     struct rnic_aeqe event;

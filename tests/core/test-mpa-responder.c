@@ -12,8 +12,8 @@
 #include "raw-peer.h"
 #include "wire/byteorder.h"
 
-#define DEVICE  "10.0.0.1"
-#define PEER    "10.0.0.2"
+#define DEVICE "10.0.0.1"
+#define PEER   "10.0.0.2"
 
 static struct th_guest *guest_new(void)
 {
@@ -56,8 +56,8 @@ static void accept_with(struct responder *r, const struct rnic_aeqe *event,
 {
     struct th_connect params = { .ird = ird, .ord = ord };
 
-    g_assert_cmpuint(th_accept(r->qp, GUINT32_FROM_LE(event->conn_id),
-                               &params), ==, RNIC_ADMIN_OK);
+    g_assert_cmpuint(th_accept(r->qp, GUINT32_FROM_LE(event->conn_id), &params),
+                     ==, RNIC_ADMIN_OK);
     raw_recv_frame(r->peer, true, reply);
 }
 
@@ -72,13 +72,13 @@ static void test_plain_request_gets_a_plain_reply(void)
     static const struct {
         uint8_t flags, rev, reply_flags;
     } cases[] = {
-        { 0, 1, 0 },                    /* S01 */
-        { RAW_C, 1, RAW_C },            /* S02 */
-        { 0, 2, 0 },                    /* S06 */
-        { 0x0f, 1, 0 },                 /* S20 */
-        { RAW_R, 1, 0 },                /* S21 */
-        { RAW_M, 1, 0 },                /* S22 */
-        { RAW_S, 1, 0 },                /* S23 */
+        { 0, 1, 0 },         /* S01 */
+        { RAW_C, 1, RAW_C }, /* S02 */
+        { 0, 2, 0 },         /* S06 */
+        { 0x0f, 1, 0 },      /* S20 */
+        { RAW_R, 1, 0 },     /* S21 */
+        { RAW_M, 1, 0 },     /* S22 */
+        { RAW_S, 1, 0 },     /* S23 */
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
@@ -88,8 +88,8 @@ static void test_plain_request_gets_a_plain_reply(void)
 
         responder_start(&r, guest_new());
         request(&r, cases[i].flags, cases[i].rev, "hello", 5, &event);
-        g_assert_cmpmem(event.pdata, GUINT16_FROM_LE(event.pdata_len),
-                        "hello", 5);
+        g_assert_cmpmem(event.pdata, GUINT16_FROM_LE(event.pdata_len), "hello",
+                        5);
         accept_with(&r, &event, 3, 4, &reply);
         g_assert_cmphex(reply.flags, ==, cases[i].reply_flags);
         g_assert_cmpuint(reply.rev, ==, cases[i].rev);
@@ -129,13 +129,13 @@ static void test_enhanced_request_gets_an_enhanced_reply(void)
 static void test_block_fields_are_read_and_written(void)
 {
     static const struct {
-        uint16_t ird, ord;              /* of the Request, as on the wire */
+        uint16_t ird, ord; /* of the Request, as on the wire */
         uint16_t event_ird, event_ord;
         uint16_t reply_ird, reply_ord;
     } cases[] = {
-        { 0x3fff, 0x3fff, 128, 128, 0x3fff, 0x3fff },       /* S18 */
-        { 0, 0, 0, 0, 16, 0 },                              /* S19 */
-        { 4 | RAW_B, 4 | RAW_CW | RAW_D, 4, 4, 16, 4 },     /* S40 */
+        { 0x3fff, 0x3fff, 128, 128, 0x3fff, 0x3fff },   /* S18 */
+        { 0, 0, 0, 0, 16, 0 },                          /* S19 */
+        { 4 | RAW_B, 4 | RAW_CW | RAW_D, 4, 4, 16, 4 }, /* S40 */
         { 8, 200, 8, 200, 128, 8 },
     };
 
@@ -159,7 +159,7 @@ static void test_block_fields_are_read_and_written(void)
 
 static void test_private_data_of_every_length_arrives(void)
 {
-    static const uint16_t lengths[] = { 0, 1, 3, 5, 255, 508 };     /* S07 */
+    static const uint16_t lengths[] = { 0, 1, 3, 5, 255, 508 }; /* S07 */
 
     for (size_t i = 0; i < G_N_ELEMENTS(lengths); i++) {
         struct responder r;
@@ -184,7 +184,7 @@ static void test_plain_private_data_may_have_512_octets(void)
 
     responder_start(&r, guest_new());
     th_fill(pd, sizeof(pd), 3);
-    request(&r, 0, 1, pd, sizeof(pd), &event);                      /* S36 */
+    request(&r, 0, 1, pd, sizeof(pd), &event); /* S36 */
     g_assert_cmpmem(event.pdata, GUINT16_FROM_LE(event.pdata_len), pd,
                     sizeof(pd));
     responder_end(&r);
@@ -195,7 +195,7 @@ static void test_reject_carries_block_and_private_data(void)
     static const struct {
         uint8_t flags, rev;
         uint16_t pd_len;
-    } cases[] = { { RAW_S, 2, 4 }, { 0, 1, 0 } };                   /* S08 */
+    } cases[] = { { RAW_S, 2, 4 }, { 0, 1, 0 } }; /* S08 */
 
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         struct responder r;
@@ -209,8 +209,9 @@ static void test_reject_carries_block_and_private_data(void)
         raw_block(block, 1, 1);
         request(&r, cases[i].flags, cases[i].rev, block, cases[i].pd_len,
                 &event);
-        g_assert_cmpuint(th_reject(r.guest, GUINT32_FROM_LE(event.conn_id),
-                                   &params), ==, RNIC_ADMIN_OK);
+        g_assert_cmpuint(
+            th_reject(r.guest, GUINT32_FROM_LE(event.conn_id), &params), ==,
+            RNIC_ADMIN_OK);
         raw_recv_frame(r.peer, true, &reply);
         g_assert_cmphex(reply.flags, ==, RAW_R | cases[i].flags);
         g_assert_cmpuint(reply.rev, ==, cases[i].rev);
@@ -233,7 +234,7 @@ static void test_request_may_come_octet_by_octet(void)
     size_t len = raw_frame(frame, false, RAW_S, 2, pd, sizeof(pd));
 
     responder_start(&r, guest_new());
-    for (size_t i = 0; i < len; i++) {                              /* S09 */
+    for (size_t i = 0; i < len; i++) { /* S09 */
         g_assert_cmpuint(th_events(r.guest), ==, 0);
         raw_send(r.peer, frame + i, 1);
         th_run_for(1);
@@ -248,10 +249,10 @@ static void test_peer_to_peer_reply_names_a_form(void)
     static const struct {
         uint16_t b, c_d, reply_b, reply_c_d;
     } cases[] = {
-        { 0, RAW_CW | RAW_D, 0, RAW_CW | RAW_D },                   /* S11 */
+        { 0, RAW_CW | RAW_D, 0, RAW_CW | RAW_D }, /* S11 */
         { 0, RAW_CW, 0, RAW_CW },
         { RAW_B, RAW_D, 0, RAW_D },
-        { RAW_B, 0, 0, RAW_CW | RAW_D },                            /* S14 */
+        { RAW_B, 0, 0, RAW_CW | RAW_D }, /* S14 */
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
@@ -280,14 +281,14 @@ static void responder_p2p(struct responder *r, unsigned timeout_ms)
     struct raw_frame reply;
     uint8_t block[4];
 
-    responder_start(r, cm_guest_with(DEVICE, timeout_ms, RNIC_CRC_AUTO, true,
-                                     2));
+    responder_start(r,
+                    cm_guest_with(DEVICE, timeout_ms, RNIC_CRC_AUTO, true, 2));
     raw_block(block, RAW_A | 4, RAW_CW | RAW_D | 4);
     request(r, RAW_S, 2, block, 4, &event);
     accept_with(r, &event, 16, 16, &reply);
 }
 
-static void test_rtr_write_establishes(void)                        /* S12 */
+static void test_rtr_write_establishes(void) /* S12 */
 {
     struct responder r;
     struct rnic_aeqe event;
@@ -318,7 +319,7 @@ static void test_missing_rtr_fails_the_accept(void)
     responder_end(&r);
 }
 
-static void test_peer_that_leaves_before_its_rtr(void)              /* S49 */
+static void test_peer_that_leaves_before_its_rtr(void) /* S49 */
 {
     for (unsigned rst = 0; rst < 2; rst++) {
         struct responder r;
@@ -354,20 +355,20 @@ static void test_bad_requests_are_closed_without_an_answer(void)
         uint16_t pd_len;
         size_t send;
     } cases[] = {
-        { "GET / HTTP/1.1\r\n", 0, 1, 0, 16 },                      /* S30 */
+        { "GET / HTTP/1.1\r\n", 0, 1, 0, 16 }, /* S30 */
         { "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 0, 1, 0, 16 },
-        { "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
-          0, 1, 0, 16 },
-        { "MPA ID Rep Frame", 0, 1, 0, 20 },                        /* S31 */
-        { "MPA ID Req frame", 0, 1, 0, 20 },                        /* S32 */
-        { "MPA ID Req Frame", 0, 3, 0, 20 },                        /* S33 */
+        { "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 0,
+          1, 0, 16 },
+        { "MPA ID Rep Frame", 0, 1, 0, 20 }, /* S31 */
+        { "MPA ID Req frame", 0, 1, 0, 20 }, /* S32 */
+        { "MPA ID Req Frame", 0, 3, 0, 20 }, /* S33 */
         { "MPA ID Req Frame", 0, 255, 0, 20 },
-        { "MPA ID Req Frame", 0, 0, 0, 20 },                        /* S34 */
-        { "MPA ID Req Frame", 0, 1, 513, 20 },                      /* S35 */
+        { "MPA ID Req Frame", 0, 0, 0, 20 },   /* S34 */
+        { "MPA ID Req Frame", 0, 1, 513, 20 }, /* S35 */
         { "MPA ID Req Frame", 0, 1, 65535, 20 },
-        { "MPA ID Req Frame", RAW_S, 2, 0, 20 },                    /* S39 */
+        { "MPA ID Req Frame", RAW_S, 2, 0, 20 }, /* S39 */
         { "MPA ID Req Frame", RAW_S, 2, 3, 23 },
-        { "MPA ID Req Frame", 0, 1, 0, 24 },                        /* S47 */
+        { "MPA ID Req Frame", 0, 1, 0, 24 }, /* S47 */
         { "MPA ID Req Frame", 0, 1, 0, 21 },
     };
 
@@ -389,7 +390,7 @@ static void test_bad_requests_are_closed_without_an_answer(void)
     }
 }
 
-static void test_second_request_ends_the_connection(void)           /* S50 */
+static void test_second_request_ends_the_connection(void) /* S50 */
 {
     struct responder r;
     struct rnic_aeqe event;
@@ -398,14 +399,14 @@ static void test_second_request_ends_the_connection(void)           /* S50 */
     request(&r, 0, 1, NULL, 0, &event);
     raw_send_frame(r.peer, false, 0, 1, NULL, 0);
     raw_closed(r.peer, NULL);
-    g_assert_cmpuint(th_accept(r.qp, GUINT32_FROM_LE(event.conn_id), NULL),
-                     ==, RNIC_ADMIN_CONN_GONE);
+    g_assert_cmpuint(th_accept(r.qp, GUINT32_FROM_LE(event.conn_id), NULL), ==,
+                     RNIC_ADMIN_CONN_GONE);
     g_assert_cmpuint(th_qp_state(r.qp), ==, RNIC_QPS_IDLE);
     cm_no_events(r.guest);
     responder_end(&r);
 }
 
-static void test_half_a_request_times_out(void)                     /* S37 */
+static void test_half_a_request_times_out(void) /* S37 */
 {
     uint8_t frame[70] = { 0 };
     struct responder r;
@@ -419,7 +420,7 @@ static void test_half_a_request_times_out(void)                     /* S37 */
     responder_end(&r);
 }
 
-static void test_half_a_request_and_fin(void)                       /* S38 */
+static void test_half_a_request_and_fin(void) /* S38 */
 {
     uint8_t frame[70] = { 0 };
     struct responder r;
@@ -439,11 +440,9 @@ static void test_crc_of_the_reply(void)
         enum rnic_crc_policy policy;
         uint8_t request, reply;
     } cases[] = {
-        { RNIC_CRC_ON, 0, RAW_C },                                  /* S03 */
-        { RNIC_CRC_ON, RAW_C, RAW_C },
-        { RNIC_CRC_OFF, 0, 0 },                                     /* S04 */
-        { RNIC_CRC_OFF, RAW_C, RAW_C },
-        { RNIC_CRC_AUTO, 0, 0 },
+        { RNIC_CRC_ON, 0, RAW_C },                               /* S03 */
+        { RNIC_CRC_ON, RAW_C, RAW_C },   { RNIC_CRC_OFF, 0, 0 }, /* S04 */
+        { RNIC_CRC_OFF, RAW_C, RAW_C },  { RNIC_CRC_AUTO, 0, 0 },
         { RNIC_CRC_AUTO, RAW_C, RAW_C },
     };
 
@@ -452,8 +451,8 @@ static void test_crc_of_the_reply(void)
         struct rnic_aeqe event;
         struct raw_frame reply;
 
-        responder_start(&r, cm_guest_with(DEVICE, 10000, cases[i].policy, true,
-                                          2));
+        responder_start(&r,
+                        cm_guest_with(DEVICE, 10000, cases[i].policy, true, 2));
         request(&r, cases[i].request, 1, NULL, 0, &event);
         accept_with(&r, &event, 1, 1, &reply);
         g_assert_cmphex(reply.flags, ==, cases[i].reply);
@@ -464,8 +463,7 @@ static void test_crc_of_the_reply(void)
 /* More of them than the backlog, all silent; then one that speaks */
 static void test_silent_clients_do_not_stay(void)
 {
-    struct th_guest *guest = cm_guest_with(DEVICE, 100, RNIC_CRC_AUTO, true,
-                                           2);
+    struct th_guest *guest = cm_guest_with(DEVICE, 100, RNIC_CRC_AUTO, true, 2);
     uint16_t port;
     uint32_t listener = th_listen(guest, DEVICE, 0, 4, &port);
     int silent[8], peer;
@@ -484,10 +482,10 @@ static void test_silent_clients_do_not_stay(void)
     th_guest_free(guest);
 }
 
-static void test_a_thousand_silent_clients(void)                    /* S46 */
+static void test_a_thousand_silent_clients(void) /* S46 */
 {
-    struct th_guest *guest = cm_guest_with(DEVICE, 1000, RNIC_CRC_AUTO, true,
-                                           2);
+    struct th_guest *guest =
+        cm_guest_with(DEVICE, 1000, RNIC_CRC_AUTO, true, 2);
     uint16_t port;
     uint32_t listener = th_listen(guest, DEVICE, 0, 1024, &port);
     g_autofree int *silent = g_new(int, 1000);
@@ -523,8 +521,9 @@ static void test_closed_connection_does_not_linger(void)
 
         responder_start(&r, guest_new());
         request(&r, 0, 1, NULL, 0, &event);
-        g_assert_cmpuint(th_reject(r.guest, GUINT32_FROM_LE(event.conn_id),
-                                   NULL), ==, RNIC_ADMIN_OK);
+        g_assert_cmpuint(
+            th_reject(r.guest, GUINT32_FROM_LE(event.conn_id), NULL), ==,
+            RNIC_ADMIN_OK);
         raw_recv_frame(r.peer, true, &reply);
         g_assert_cmpuint(r.guest->dev->draining.length, ==, 1);
         start = th_now_ms();

@@ -53,10 +53,10 @@ static void test_every_form_of_page_list_translates(void)
         unsigned levels;
         uint32_t first_offset;
     } forms[] = {
-        { 100, 0, 0 }, { 1 << 20, 0, 0 }, { 1, 1, 4095 }, { 2, 1, 4095 },
-        { 4096, 1, 0 }, { 4097, 1, 0 }, { 300000, 1, 17 },
-        { 512 * 4096, 1, 0 }, { 512 * 4096 + 1, 2, 0 }, { 5000000, 2, 123 },
-        { 4096, 3, 1 }, { 5000000, 3, 4000 },
+        { 100, 0, 0 },       { 1 << 20, 0, 0 },    { 1, 1, 4095 },
+        { 2, 1, 4095 },      { 4096, 1, 0 },       { 4097, 1, 0 },
+        { 300000, 1, 17 },   { 512 * 4096, 1, 0 }, { 512 * 4096 + 1, 2, 0 },
+        { 5000000, 2, 123 }, { 4096, 3, 1 },       { 5000000, 3, 4000 },
     };
     size_t i;
 
@@ -76,8 +76,8 @@ static void test_every_form_of_page_list_translates(void)
         th_check_filled(out, buf.len, i);
         /* From the middle to the end */
         g_assert_cmpint(copy_out(guest, stag, iova + buf.len / 2,
-                                 buf.len - buf.len / 2, out, &copied), ==,
-                        RNIC_MR_OK);
+                                 buf.len - buf.len / 2, out, &copied),
+                        ==, RNIC_MR_OK);
         g_assert_cmpmem(out, copied, buf.ptr + buf.len / 2,
                         buf.len - buf.len / 2);
         th_guest_free(guest);
@@ -109,13 +109,14 @@ static void test_pages_that_follow_each_other_are_mapped_as_one(void)
     desc.length = GUINT64_TO_LE(35 * TH_PAGE);
     desc.levels = 1;
     desc.page_shift = 12;
-    buf = (struct th_buf) { .desc = desc };
+    buf = (struct th_buf){ .desc = desc };
     rnic_mapping_init(&map, RNIC_DMA_TO_GUEST);
-    g_assert_cmpint(rnic_mr_map(guest->dev, TH_PD,
-                                th_reg_mr(guest, &buf, 0,
-                                          RNIC_ACCESS_LOCAL_WRITE), 100,
-                                35 * TH_PAGE - 100, RNIC_ACCESS_LOCAL_WRITE,
-                                false, &map, &done), ==, RNIC_MR_OK);
+    g_assert_cmpint(
+        rnic_mr_map(guest->dev, TH_PD,
+                    th_reg_mr(guest, &buf, 0, RNIC_ACCESS_LOCAL_WRITE), 100,
+                    35 * TH_PAGE - 100, RNIC_ACCESS_LOCAL_WRITE, false, &map,
+                    &done),
+        ==, RNIC_MR_OK);
     g_assert_cmpuint(map.count, ==, 2);
     g_assert_true(map.iov[0].iov_base == (uint8_t *)th_ptr(guest, data) + 100);
     g_assert_cmpuint(map.iov[0].iov_len, ==, 20 * TH_PAGE - 100);
@@ -134,12 +135,14 @@ static void test_full_mapping_says_how_far_it_came(void)
 
     rnic_mapping_init(&map, RNIC_DMA_FROM_GUEST);
     g_assert_cmpint(rnic_mr_map(guest->dev, TH_PD, stag, 96, buf.len - 96, 0,
-                                false, &map, &done), ==, RNIC_MR_OK);
+                                false, &map, &done),
+                    ==, RNIC_MR_OK);
     g_assert_cmpuint(map.count, ==, 64);
     g_assert_cmpuint(done, ==, 64 * TH_PAGE - 96);
     /* No room for anything */
-    g_assert_cmpint(rnic_mr_map(guest->dev, TH_PD, stag, 0, 1, 0, false, &map,
-                                &done), ==, RNIC_MR_OK);
+    g_assert_cmpint(
+        rnic_mr_map(guest->dev, TH_PD, stag, 0, 1, 0, false, &map, &done), ==,
+        RNIC_MR_OK);
     g_assert_cmpuint(done, ==, 0);
     rnic_mapping_release(guest->dev, &map, 0);
     g_assert_cmpuint(map.count, ==, 0);
@@ -194,13 +197,13 @@ static void test_checks_come_in_their_order(void)
     for (i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_assert_cmpint(rnic_mr_check(guest->dev, cases[i].pdn, cases[i].stag,
                                       cases[i].to, cases[i].len,
-                                      cases[i].access, false), ==,
-                        cases[i].error);
+                                      cases[i].access, false),
+                        ==, cases[i].error);
         rnic_mapping_init(&map, RNIC_DMA_FROM_GUEST);
         g_assert_cmpint(rnic_mr_map(guest->dev, cases[i].pdn, cases[i].stag,
-                                    cases[i].to, cases[i].len,
-                                    cases[i].access, false, &map, &done), ==,
-                        cases[i].error);
+                                    cases[i].to, cases[i].len, cases[i].access,
+                                    false, &map, &done),
+                        ==, cases[i].error);
         g_assert_cmpuint(done, ==,
                          cases[i].error == RNIC_MR_OK ? cases[i].len : 0);
         rnic_mapping_release(guest->dev, &map, 0);
@@ -318,8 +321,7 @@ static void test_every_slot_can_be_used(void)
     g_assert_cmpuint(rnic_mr_alloc(guest->dev, &cmd, &stag), ==,
                      RNIC_ADMIN_NO_RESOURCES);
     g_assert_cmpuint(rnic_mr_dereg(guest->dev, last), ==, RNIC_ADMIN_OK);
-    g_assert_cmpuint(rnic_mr_alloc(guest->dev, &cmd, &stag), ==,
-                     RNIC_ADMIN_OK);
+    g_assert_cmpuint(rnic_mr_alloc(guest->dev, &cmd, &stag), ==, RNIC_ADMIN_OK);
     g_assert_cmphex(stag, !=, last);
     th_guest_free(guest);
 }
@@ -386,16 +388,17 @@ static void test_local_dma_is_for_local_kernel_access(void)
     uint64_t done;
 
     g_assert_cmpint(rnic_mr_check(guest->dev, 1, RNIC_STAG_LOCAL_DMA, at, 100,
-                                  RNIC_ACCESS_LOCAL_WRITE, true), ==,
-                    RNIC_MR_OK);
+                                  RNIC_ACCESS_LOCAL_WRITE, true),
+                    ==, RNIC_MR_OK);
+    g_assert_cmpint(
+        rnic_mr_check(guest->dev, 1, RNIC_STAG_LOCAL_DMA, at, 100, 0, false),
+        ==, RNIC_MR_BAD_STAG);
     g_assert_cmpint(rnic_mr_check(guest->dev, 1, RNIC_STAG_LOCAL_DMA, at, 100,
-                                  0, false), ==, RNIC_MR_BAD_STAG);
-    g_assert_cmpint(rnic_mr_check(guest->dev, 1, RNIC_STAG_LOCAL_DMA, at, 100,
-                                  RNIC_ACCESS_REMOTE_READ, true), ==,
-                    RNIC_MR_BAD_STAG);
+                                  RNIC_ACCESS_REMOTE_READ, true),
+                    ==, RNIC_MR_BAD_STAG);
     g_assert_cmpint(rnic_mr_check(guest->dev, 1, RNIC_STAG_LOCAL_DMA,
-                                  UINT64_MAX - 5, 100, 0, true), ==,
-                    RNIC_MR_WRAP);
+                                  UINT64_MAX - 5, 100, 0, true),
+                    ==, RNIC_MR_WRAP);
     rnic_mapping_init(&map, RNIC_DMA_TO_GUEST);
     g_assert_cmpint(rnic_mr_map(guest->dev, 1, RNIC_STAG_LOCAL_DMA, at, 100,
                                 RNIC_ACCESS_LOCAL_WRITE, true, &map, &done),
@@ -403,7 +406,8 @@ static void test_local_dma_is_for_local_kernel_access(void)
     g_assert_true(map.iov[0].iov_base == th_ptr(guest, at));
     rnic_mapping_release(guest->dev, &map, 100);
     g_assert_cmpint(rnic_mr_map(guest->dev, 1, RNIC_STAG_LOCAL_DMA, 64, 100, 0,
-                                true, &map, &done), ==, RNIC_MR_DMA);
+                                true, &map, &done),
+                    ==, RNIC_MR_DMA);
     th_guest_free(guest);
 }
 
@@ -458,11 +462,11 @@ static struct rnic_reg_wqe reg_wqe(const struct th_buf *buf, uint32_t stag,
 {
     uint64_t first_offset = GUINT32_FROM_LE(buf->desc.first_offset);
 
-    return (struct rnic_reg_wqe) {
+    return (struct rnic_reg_wqe){
         .stag = GUINT32_TO_LE(stag),
         .access = GUINT32_TO_LE(access),
-        .num_pages = GUINT32_TO_LE((first_offset + buf->len + TH_PAGE - 1) /
-                                   TH_PAGE),
+        .num_pages =
+            GUINT32_TO_LE((first_offset + buf->len + TH_PAGE - 1) / TH_PAGE),
         .iova = GUINT64_TO_LE(iova),
         .length = GUINT64_TO_LE(buf->len),
         .pages = buf->desc.addr,
@@ -477,8 +481,8 @@ static void test_fast_registration_gives_pages_key_and_rights(void)
     uint64_t pages = guest->dev->buf_pages;
     uint32_t stag = alloc_mr(guest, 32);
     uint32_t now = (stag & ~0xffu) | 0x22;
-    struct rnic_reg_wqe wqe = reg_wqe(&buf, now, 0x70123,
-                                      RNIC_ACCESS_REMOTE_READ);
+    struct rnic_reg_wqe wqe =
+        reg_wqe(&buf, now, 0x70123, RNIC_ACCESS_REMOTE_READ);
     uint8_t out[50000];
     uint64_t copied;
 
@@ -516,12 +520,12 @@ static void test_refused_fast_registration_changes_nothing(void)
     struct rnic_reg_wqe wqe;
 
     odd_pages[7] |= GUINT64_TO_LE(0x800);
-#define REFUSED(pd, error, ...)                                             \
-    do {                                                                    \
-        wqe = good;                                                         \
-        __VA_ARGS__;                                                        \
-        g_assert_cmpint(rnic_mr_fast_reg(guest->dev, pd, &wqe), ==, error); \
-        g_assert_cmpint(check(guest, stag, 0, 1, 0), ==, RNIC_MR_BAD_STAG); \
+#define REFUSED(pd, error, ...)                                                \
+    do {                                                                       \
+        wqe = good;                                                            \
+        __VA_ARGS__;                                                           \
+        g_assert_cmpint(rnic_mr_fast_reg(guest->dev, pd, &wqe), ==, error);    \
+        g_assert_cmpint(check(guest, stag, 0, 1, 0), ==, RNIC_MR_BAD_STAG);    \
     } while (0)
     REFUSED(TH_PD + 1, RNIC_MR_BAD_PD, (void)wqe);
     REFUSED(TH_PD, RNIC_MR_BAD_STAG, wqe.stag ^= GUINT32_TO_LE(0x100));
@@ -535,18 +539,15 @@ static void test_refused_fast_registration_changes_nothing(void)
     REFUSED(TH_PD, RNIC_MR_BOUNDS, wqe.page_shift = GUINT32_TO_LE(22));
     REFUSED(TH_PD, RNIC_MR_BOUNDS, wqe.page_shift = UINT32_MAX);
     REFUSED(TH_PD, RNIC_MR_BOUNDS, wqe.length = 0);
-    REFUSED(TH_PD, RNIC_MR_BOUNDS,
-            wqe.length = GUINT64_TO_LE(8 * TH_PAGE + 1));
+    REFUSED(TH_PD, RNIC_MR_BOUNDS, wqe.length = GUINT64_TO_LE(8 * TH_PAGE + 1));
     REFUSED(TH_PD, RNIC_MR_BOUNDS, wqe.iova = GUINT64_TO_LE(1));
-    REFUSED(TH_PD, RNIC_MR_WRAP,
-            wqe.iova = GUINT64_TO_LE(0xfffffffffffff000));
+    REFUSED(TH_PD, RNIC_MR_WRAP, wqe.iova = GUINT64_TO_LE(0xfffffffffffff000));
     REFUSED(TH_PD, RNIC_MR_ACCESS, wqe.access = GUINT32_TO_LE(8));
     REFUSED(TH_PD, RNIC_MR_DMA, wqe.pages |= GUINT64_TO_LE(4));
     REFUSED(TH_PD, RNIC_MR_DMA, wqe.pages = GUINT64_TO_LE(0x1000));
     REFUSED(TH_PD, RNIC_MR_DMA, wqe.pages = odd.desc.addr);
 #undef REFUSED
-    g_assert_cmpint(rnic_mr_fast_reg(guest->dev, TH_PD, &good), ==,
-                    RNIC_MR_OK);
+    g_assert_cmpint(rnic_mr_fast_reg(guest->dev, TH_PD, &good), ==, RNIC_MR_OK);
     g_assert_cmpint(check(guest, stag, 0, 8 * TH_PAGE, ALL), ==, RNIC_MR_OK);
     th_guest_free(guest);
 }

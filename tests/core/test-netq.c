@@ -11,8 +11,8 @@
 #include "harness-netq.h"
 #include "net/claim.h"
 
-#define A "10.0.0.1"
-#define B "10.0.0.2"
+#define A  "10.0.0.1"
+#define B  "10.0.0.2"
 #define A6 "fd00::1"
 #define B6 "fd00::2"
 

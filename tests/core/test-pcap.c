@@ -8,8 +8,8 @@
 #include "harness.h"
 #include "wire/byteorder.h"
 
-#define A "10.0.0.1"
-#define B "10.0.0.2"
+#define A   "10.0.0.1"
+#define B   "10.0.0.2"
 #define LEN 200000
 
 struct capture {
@@ -19,7 +19,7 @@ struct capture {
 };
 
 struct packet {
-    bool from_client;           /* whoever sent the SYN */
+    bool from_client; /* whoever sent the SYN */
     uint8_t flags;
     const uint8_t *data;
     size_t len;
@@ -37,7 +37,7 @@ static void capture_read(struct capture *c)
 
     g_assert_true(g_file_get_contents(c->path, &c->octets, &len, NULL));
     c->packets = g_array_new(false, true, sizeof(struct packet));
-    for (off = 24; off < len; ) {
+    for (off = 24; off < len;) {
         const uint8_t *p = (const uint8_t *)c->octets + off + 16;
         uint32_t captured;
         struct packet packet;
@@ -101,9 +101,13 @@ static void talk(struct th_qp *from, struct th_qp *to)
     uint32_t rkey = th_reg_mr(to->guest, &dst, 0, RNIC_ACCESS_ALL);
     struct rnic_sge recv = th_sge(rkey, 0, 64);
     struct th_wr wr[2] = {
-        { .opcode = RNIC_WR_WRITE, .sge = { th_sge(lkey, 0, LEN) },
-          .num_sge = 1, .remote_stag = rkey },
-        { .opcode = RNIC_WR_SEND, .inline_data = "done", .inline_len = 4,
+        { .opcode = RNIC_WR_WRITE,
+          .sge = { th_sge(lkey, 0, LEN) },
+          .num_sge = 1,
+          .remote_stag = rkey },
+        { .opcode = RNIC_WR_SEND,
+          .inline_data = "done",
+          .inline_len = 4,
           .flags = RNIC_WQE_SIGNALED },
     };
 
@@ -151,9 +155,9 @@ static char *tshark(const char *path, const char *const *args)
         g_ptr_array_add(argv, (char *)*args++);
     }
     g_ptr_array_add(argv, NULL);
-    g_spawn_sync(NULL, (char **)argv->pdata, NULL, G_SPAWN_SEARCH_PATH |
-                 G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL, &out, NULL, &status,
-                 &error);
+    g_spawn_sync(NULL, (char **)argv->pdata, NULL,
+                 G_SPAWN_SEARCH_PATH | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL,
+                 &out, NULL, &status, &error);
     g_assert_no_error(error);
     g_assert_true(g_spawn_check_wait_status(status, NULL));
     g_ptr_array_unref(argv);
@@ -173,14 +177,17 @@ static unsigned occurrences(const char *text, const char *what)
 
 static void judge_by_tshark(const char *path, bool crc)
 {
-    const char *const whole[] = { "-V", "-o", "tcp.check_checksum:TRUE", "-o",
-                                  "ip.check_checksum:TRUE", NULL };
+    const char *const whole[] = {
+        "-V", "-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE",
+        NULL
+    };
     const char *const malformed[] = { "-Y", "_ws.malformed", NULL };
     const char *const tcp[] = { "-Y", "tcp.analysis.flags", NULL };
-    const char *const startup[] = { "-T", "fields", "-e", "frame.number",
+    const char *const startup[] = { "-T", "fields",
+                                    "-e", "frame.number",
                                     "-Y", "iwarp_mpa.req or iwarp_mpa.rep",
                                     NULL };
-    const char *const ops[] = { "-T", "fields", "-e", "iwarp_rdma.opcode",
+    const char *const ops[] = { "-T", "fields",    "-e", "iwarp_rdma.opcode",
                                 "-Y", "iwarp_ddp", NULL };
     g_autofree char *text = tshark(path, whole);
     g_autofree char *bad = tshark(path, malformed);
@@ -214,8 +221,8 @@ static void check_connection(enum rnic_crc_policy crc)
     unsigned rst = 0, fin = 0;
 
     for (unsigned i = 0; i < 2; i++) {
-        c[i].path = g_strdup_printf("%s/rnic-pcap-%d-%u.pcap",
-                                    g_get_tmp_dir(), getpid(), i);
+        c[i].path = g_strdup_printf("%s/rnic-pcap-%d-%u.pcap", g_get_tmp_dir(),
+                                    getpid(), i);
     }
     a = guest_new(c[0].path, A, crc);
     b = guest_new(c[1].path, B, crc);
@@ -281,8 +288,7 @@ static void test_connection_to_oneself_is_captured_once(void)
     struct th_qp *client, *server;
     unsigned syns = 0;
 
-    c.path = g_strdup_printf("%s/rnic-pcap-%d.pcap", g_get_tmp_dir(),
-                             getpid());
+    c.path = g_strdup_printf("%s/rnic-pcap-%d.pcap", g_get_tmp_dir(), getpid());
     a = guest_new(c.path, A, RNIC_CRC_ON);
     client = th_qp_new(a, NULL);
     server = th_qp_new(a, NULL);

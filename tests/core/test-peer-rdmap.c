@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SINK 0xaabbcc01u
+#define SINK    0xaabbcc01u
 #define SINK_TO 0x0123456789abcdefull
 
 static void start(struct iw_peer *p, gconstpointer crc)

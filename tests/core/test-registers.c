@@ -50,8 +50,7 @@ static void test_identity_and_limits_are_those_of_the_headers(void)
         g_assert_cmphex(th_reg(guest, fixed[i].offset), ==, fixed[i].value);
     }
     g_assert_cmphex(th_reg(guest, RNIC_REG_MAC_LO), ==, 0x11005452);
-    g_assert_cmphex(th_reg(guest, RNIC_REG_MAC_HI), ==,
-                    mac[4] | mac[5] << 8);
+    g_assert_cmphex(th_reg(guest, RNIC_REG_MAC_HI), ==, mac[4] | mac[5] << 8);
     th_guest_free(guest);
 }
 
@@ -73,8 +72,7 @@ static void test_undefined_reads_are_zero_and_guest_errors(void)
     for (offset = 0; offset < RNIC_BAR_REGS_SIZE + 32; offset++) {
         for (size = 1; size <= 8; size++) {
             uint64_t value = rnic_device_reg_read(guest->dev, offset, size);
-            bool defined = size == 4 && offset % 4 == 0 &&
-                           is_register(offset);
+            bool defined = size == 4 && offset % 4 == 0 && is_register(offset);
 
             if (size == 8 && offset % 8 == 0) {
                 uint64_t low = 0, high = 0;
@@ -108,9 +106,9 @@ static void test_writes_without_meaning_change_nothing(void)
         before[offset / 4] = th_reg(guest, offset);
     }
     for (offset = 0; offset < RNIC_BAR_REGS_SIZE + 32; offset++) {
-        bool writable = offset == RNIC_REG_CTRL ||
-                        (offset >= RNIC_REG_ASQ_LO &&
-                         offset <= RNIC_REG_ADMIN_DEPTH);
+        bool writable =
+            offset == RNIC_REG_CTRL ||
+            (offset >= RNIC_REG_ASQ_LO && offset <= RNIC_REG_ADMIN_DEPTH);
 
         for (size = 0; size <= 9; size++) {
             if (size != 4 && size != 8) {
@@ -206,14 +204,12 @@ static void test_bad_admin_queue_is_fatal_until_reset(void)
 
     for (i = 0; i < G_N_ELEMENTS(bad); i++) {
         try_enable(guest, bad[i].asq, bad[i].acq, bad[i].depth);
-        g_assert_cmphex(th_reg(guest, RNIC_REG_STATUS), ==,
-                        RNIC_STATUS_FATAL);
+        g_assert_cmphex(th_reg(guest, RNIC_REG_STATUS), ==, RNIC_STATUS_FATAL);
         g_assert_cmpuint(th_reg(guest, RNIC_REG_ERROR), ==, bad[i].error);
         /* ENABLE does not help */
         th_reg_set(guest, RNIC_REG_CTRL, RNIC_CTRL_ENABLE);
         th_run_for(2);
-        g_assert_cmphex(th_reg(guest, RNIC_REG_STATUS), ==,
-                        RNIC_STATUS_FATAL);
+        g_assert_cmphex(th_reg(guest, RNIC_REG_STATUS), ==, RNIC_STATUS_FATAL);
         th_reset(guest);
         g_assert_cmphex(th_reg(guest, RNIC_REG_STATUS), ==, 0);
         g_assert_cmpuint(th_reg(guest, RNIC_REG_ERROR), ==, 0);

@@ -10,21 +10,21 @@
 #include <unistd.h>
 #include "fuzz.h"
 
-#define MEM_SIZE (512u << 10)
+#define MEM_SIZE    (512u << 10)
 #define ADMIN_DEPTH 16
 /* Fixed places in guest memory, offsets */
-#define ASQ 0x0000u
-#define ACQ 0x1000u
-#define DBMAPS 0x2000u /* 4 contexts */
-#define TABLES 0x6000u /* 4 page tables */
-#define STATUS 0xa000u
-#define DATA 0xb000u /* rings and buffers, anywhere */
-#define MAX_STEPS 200
+#define ASQ         0x0000u
+#define ACQ         0x1000u
+#define DBMAPS      0x2000u /* 4 contexts */
+#define TABLES      0x6000u /* 4 page tables */
+#define STATUS      0xa000u
+#define DATA        0xb000u /* rings and buffers, anywhere */
+#define MAX_STEPS   200
 /* Where furnish() puts the queues of its QPs, units of 16 KiB from DATA */
-#define QP_PLACE 7
-#define MAX_STAGS 16
+#define QP_PLACE    7
+#define MAX_STAGS   16
 /* Largest page list that is worth the time of an input */
-#define MAX_PAGES 4096
+#define MAX_PAGES   4096
 
 struct test {
     struct fuzz_guest *guest;

@@ -16,11 +16,11 @@
 #include "wire/fpdu.h"
 #include "wire/mpa.h"
 
-#define QPS 6
-#define PEERS 6
+#define QPS      6
+#define PEERS    6
 #define REQUESTS 16
-#define ADDRESS "10.1.2.3"
-#define PORT 4420
+#define ADDRESS  "10.1.2.3"
+#define PORT     4420
 
 struct connection {
     struct th_qp *qp; /* NULL: destroyed */

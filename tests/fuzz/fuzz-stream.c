@@ -19,11 +19,11 @@
 #include "wire/terminate.h"
 
 #define QUEUE_DEPTH 16
-#define MAX_WRS 100 /* of each kind: fits the CQs */
-#define SLOT 512    /* octets of a local buffer, the last unused */
-#define SLOTS (2 * QUEUE_DEPTH)
-#define OTHER_PD 9
-#define MAX_PARTS 64 /* of what is sent in slices */
+#define MAX_WRS     100 /* of each kind: fits the CQs */
+#define SLOT        512 /* octets of a local buffer, the last unused */
+#define SLOTS       (2 * QUEUE_DEPTH)
+#define OTHER_PD    9
+#define MAX_PARTS   64 /* of what is sent in slices */
 
 /* Tags of what may be written */
 enum {

@@ -12,10 +12,10 @@
 #include "fuzz.h"
 #include "qp.h"
 
-#define SIDES 2
-#define REGION 8192
-#define REGIONS 4 /* the last one allocated for REG_MR */
-#define IOVA 0x10000ull
+#define SIDES     2
+#define REGION    8192
+#define REGIONS   4 /* the last one allocated for REG_MR */
+#define IOVA      0x10000ull
 #define MAX_STEPS 200
 
 struct test {

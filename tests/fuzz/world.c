@@ -12,12 +12,12 @@
 #include <unistd.h>
 
 /* Far ahead of the real clock, so that nothing is mixed up unseen */
-#define EPOCH_NS (1ull << 61)
-#define MAX_FD 1024
+#define EPOCH_NS    (1ull << 61)
+#define MAX_FD      1024
 #define MAX_WAITING 64
-#define FIRST_PORT 20000
-#define LARGE (64u << 10)
-#define MAX_BLOCKS 16
+#define FIRST_PORT  20000
+#define LARGE       (64u << 10)
+#define MAX_BLOCKS  16
 
 enum kind {
     NONE,

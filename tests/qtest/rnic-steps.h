@@ -20,8 +20,8 @@
 #include "rnic/regs.h"
 
 #define ASQ_DEPTH 16
-#define VECTORS 5
-#define TIMEOUT (10 * G_TIME_SPAN_SECOND)
+#define VECTORS   5
+#define TIMEOUT   (10 * G_TIME_SPAN_SECOND)
 
 typedef struct QRnic {
     QOSGraphObject obj;

@@ -44,14 +44,14 @@ static struct rnic_addrs *addrs_new(struct rnic_config config)
 
 static struct rnic_addrs *loopback_new(unsigned id)
 {
-    return addrs_new((struct rnic_config) {
-        .fabric = RNIC_FABRIC_LOOPBACK, .fabric_id = id });
+    return addrs_new((struct rnic_config){ .fabric = RNIC_FABRIC_LOOPBACK,
+                                           .fabric_id = id });
 }
 
 static struct rnic_addrs *direct_new(const char *allow)
 {
-    return addrs_new((struct rnic_config) {
-        .fabric = RNIC_FABRIC_DIRECT, .allow = allow });
+    return addrs_new(
+        (struct rnic_config){ .fabric = RNIC_FABRIC_DIRECT, .allow = allow });
 }
 
 static enum rnic_admin_status add(struct rnic_addrs *addrs, const char *text,
@@ -62,10 +62,9 @@ static enum rnic_admin_status add(struct rnic_addrs *addrs, const char *text,
     const char *why = NULL;
     enum rnic_admin_status status;
 
-    status = rnic_addr_add(addrs, &guest,
-                           rnic_sockaddr_family(&guest) == RNIC_AF_INET ? 24
-                                                                        : 64,
-                           &added, &why, conflict);
+    status = rnic_addr_add(
+        addrs, &guest, rnic_sockaddr_family(&guest) == RNIC_AF_INET ? 24 : 64,
+        &added, &why, conflict);
     g_assert_true(status == RNIC_ADMIN_OK || why);
     return status;
 }
@@ -115,8 +114,8 @@ static void test_fabrics_are_apart(void)
 {
     struct rnic_addrs *addrs = loopback_new(1);
     static const char *const outside[] = {
-        "127.64.0.1", "127.65.0.1", "127.68.0.1", "127.0.0.1", "10.66.0.1",
-        "::1",
+        "127.64.0.1", "127.65.0.1", "127.68.0.1",
+        "127.0.0.1",  "10.66.0.1",  "::1",
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(outside); i++) {
@@ -173,9 +172,11 @@ static void test_direct_is_the_same_address(void)
 
 static void test_map_rule_comes_before_the_fabric(void)
 {
-    struct rnic_addrs *addrs = addrs_new((struct rnic_config) {
-        .fabric = RNIC_FABRIC_LOOPBACK, .fabric_id = FABRIC,
-        .map = "10.5.0.0/24=192.0.2.0/24", .allow = "192.0.2.9" });
+    struct rnic_addrs *addrs =
+        addrs_new((struct rnic_config){ .fabric = RNIC_FABRIC_LOOPBACK,
+                                        .fabric_id = FABRIC,
+                                        .map = "10.5.0.0/24=192.0.2.0/24",
+                                        .allow = "192.0.2.9" });
     struct rnic_sockaddr guest = addr("10.5.0.9"), host;
     bool conflict;
     char text[RNIC_SOCKADDR_STR];
@@ -184,8 +185,7 @@ static void test_map_rule_comes_before_the_fabric(void)
     g_assert_cmpstr(rnic_sockaddr_str(&host, text), ==, "192.0.2.9");
     add_ok(addrs, "10.5.0.9");
     /* Outside the fabric, and no 'allow' entry holds it */
-    g_assert_cmpint(add(addrs, "10.5.0.8", &conflict), ==,
-                    RNIC_ADMIN_REFUSED);
+    g_assert_cmpint(add(addrs, "10.5.0.8", &conflict), ==, RNIC_ADMIN_REFUSED);
     rnic_addrs_free(addrs);
 }
 
@@ -216,8 +216,7 @@ static void test_addresses_that_share_16_bits_collide(void)
     add_ok(addrs, "fd00::101");
     g_assert_cmpint(add(addrs, "fe80::101", &conflict), ==,
                     RNIC_ADMIN_ADDR_IN_USE);
-    g_assert_cmpint(add(addrs, "10.0.1.1", &conflict), ==,
-                    RNIC_ADMIN_IN_USE);
+    g_assert_cmpint(add(addrs, "10.0.1.1", &conflict), ==, RNIC_ADMIN_IN_USE);
     rnic_addrs_free(addrs);
 }
 
@@ -258,8 +257,8 @@ static void test_claims_can_be_seen(void)
 static void test_impossible_addresses_are_refused(void)
 {
     static const char *const bad[] = {
-        "0.0.0.0", "::", "127.0.0.1", "::1", "224.0.0.1", "255.255.255.255",
-        "ff02::1",
+        "0.0.0.0",         "::",      "127.0.0.1", "::1", "224.0.0.1",
+        "255.255.255.255", "ff02::1",
     };
     struct rnic_addrs *addrs = direct_new(NULL);
     struct rnic_sockaddr guest = addr("192.0.2.1");
@@ -315,8 +314,9 @@ static void test_nearest_has_the_longest_common_prefix(void)
     add_ok(addrs, "10.1.4.1");
     add_ok(addrs, "10.2.4.2");
     add_ok(addrs, "172.16.4.3");
-    g_assert_cmpstr(rnic_sockaddr_str(&rnic_addr_nearest(addrs, &remote)->guest,
-                                      text), ==, "10.2.4.2");
+    g_assert_cmpstr(
+        rnic_sockaddr_str(&rnic_addr_nearest(addrs, &remote)->guest, text), ==,
+        "10.2.4.2");
     g_assert_null(rnic_addr_nearest(addrs, &v6));
     rnic_addrs_free(addrs);
 }
@@ -333,9 +333,11 @@ static enum rnic_reach reach(struct rnic_addrs *addrs, const char *text,
 
 static void test_loopback_reaches_only_the_fabric(void)
 {
-    struct rnic_addrs *addrs = addrs_new((struct rnic_config) {
-        .fabric = RNIC_FABRIC_LOOPBACK, .fabric_id = FABRIC,
-        .allow = "192.0.2.0/24:4420 127.0.0.0/8:9", .deny = V4_NET ".9.9" });
+    struct rnic_addrs *addrs = addrs_new(
+        (struct rnic_config){ .fabric = RNIC_FABRIC_LOOPBACK,
+                              .fabric_id = FABRIC,
+                              .allow = "192.0.2.0/24:4420 127.0.0.0/8:9",
+                              .deny = V4_NET ".9.9" });
     struct rnic_sockaddr own = addr(V4_NET ".0.1"), out = addr("127.0.0.1");
 
     g_assert_cmpint(reach(addrs, V4_NET ".0.1", 80), ==, RNIC_REACH_LISTENER);
@@ -349,8 +351,7 @@ static void test_loopback_reaches_only_the_fabric(void)
     /* 'allow' does not open the fabric for what listens at 0.0.0.0 */
     g_assert_cmpint(reach(addrs, V4_NET ".0.1", 9), ==, RNIC_REACH_LISTENER);
     g_assert_true(rnic_addr_may_bind(addrs, &own));
-    g_assert_cmpint(rnic_addr_may_accept(addrs, &own), ==,
-                    RNIC_REACH_LISTENER);
+    g_assert_cmpint(rnic_addr_may_accept(addrs, &own), ==, RNIC_REACH_LISTENER);
     out.port = GUINT16_TO_BE(80);
     g_assert_false(rnic_addr_may_bind(addrs, &out));
     rnic_addrs_free(addrs);

@@ -218,8 +218,7 @@ static void test_connection_is_a_tcp_connection(struct fixture *f,
     assert_packet(packets, 7, 1000, FIN | ACK, 10, 5, 0);
     g_assert_cmpmem(g_array_index(packets, struct packet, 3).data, 5, "hello",
                     5);
-    g_assert_cmpmem(g_array_index(packets, struct packet, 4).data, 3, "ok!",
-                    3);
+    g_assert_cmpmem(g_array_index(packets, struct packet, 4).data, 3, "ok!", 3);
     g_array_unref(packets);
 }
 
@@ -250,7 +249,9 @@ static void test_long_sends_are_split(struct fixture *f, gconstpointer max)
     g_autofree char *octets = NULL;
     g_autofree uint8_t *data = g_malloc(200000);
     struct iovec iov[3] = {
-        { data, 7 }, { data + 7, 64993 + 100 }, { data + 65100, 134900 },
+        { data, 7 },
+        { data + 7, 64993 + 100 },
+        { data + 65100, 134900 },
     };
     uint32_t seq = 1;
     size_t total = 0;
@@ -379,8 +380,8 @@ static void test_bad_path_is_an_error(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-#define ADD(name, max, test) \
-    g_test_add("/capture/" name, struct fixture, GUINT_TO_POINTER(max), \
+#define ADD(name, max, test)                                                   \
+    g_test_add("/capture/" name, struct fixture, GUINT_TO_POINTER(max),        \
                set_up, test, tear_down)
     ADD("connection", 0, test_connection_is_a_tcp_connection);
     ADD("responder", 0, test_responder_did_not_send_the_syn);

@@ -69,8 +69,10 @@ static void test_ports_bound_a_rule(void)
 {
     struct rnic_policy policy;
 
-    parse(&policy, NULL, "10.0.0.0/8:4420 10.0.0.1:5000-5009 "
-          "[fd00::1]:7 [fd00::2]/127:8 fd00::8/126:9 fd01::1", NULL);
+    parse(&policy, NULL,
+          "10.0.0.0/8:4420 10.0.0.1:5000-5009 "
+          "[fd00::1]:7 [fd00::2]/127:8 fd00::8/126:9 fd01::1",
+          NULL);
     assert_verdict(&policy, "10.9.9.9", 4420, RNIC_POLICY_ALLOW);
     assert_verdict(&policy, "10.9.9.9", 4421, RNIC_POLICY_SILENT);
     assert_verdict(&policy, "10.0.0.1", 5000, RNIC_POLICY_ALLOW);
@@ -128,8 +130,10 @@ static void test_map_keeps_the_low_bits(void)
     struct rnic_policy policy;
     struct rnic_sockaddr sa, to;
 
-    parse(&policy, "10.0.0.0/16=192.168.0.0/16;10.9.8.7=203.0.113.9 "
-          "10.1.0.0/20=10.2.240.0/20 fd00::/112=127.9.0.0/16", NULL, NULL);
+    parse(&policy,
+          "10.0.0.0/16=192.168.0.0/16;10.9.8.7=203.0.113.9 "
+          "10.1.0.0/20=10.2.240.0/20 fd00::/112=127.9.0.0/16",
+          NULL, NULL);
     assert_maps(&policy, "10.0.3.4", "192.168.3.4");
     assert_maps(&policy, "10.9.8.7", "203.0.113.9");
     assert_maps(&policy, "10.1.15.255", "10.2.255.255");
@@ -157,14 +161,16 @@ static void test_bad_entries_are_named(void)
     static const struct {
         const char *map, *allow, *deny, *message;
     } cases[] = {
-        { "10.0.0.0/8", NULL, NULL, "property 'map': entry '10.0.0.0/8': "
+        { "10.0.0.0/8", NULL, NULL,
+          "property 'map': entry '10.0.0.0/8': "
           "expected guest-prefix=host-prefix" },
         { "10.0.0.0/8=10.0.0.0/9", NULL, NULL,
           "*'10.0.0.0/8=10.0.0.0/9': both prefixes must leave the same*" },
         { "fd00::/64=10.0.0.0/8", NULL, NULL, "*same number of bits" },
         { "=10.0.0.0", NULL, NULL, "*not an IPv4 or IPv6 address" },
         { "10.0.0.1=", NULL, NULL, "*not an IPv4 or IPv6 address" },
-        { NULL, "10.0.0.0/33", NULL, "property 'allow': entry "
+        { NULL, "10.0.0.0/33", NULL,
+          "property 'allow': entry "
           "'10.0.0.0/33': the prefix length must be 0 to 32" },
         { NULL, "fd00::/129", NULL, "*must be 0 to 128" },
         { NULL, "10.0.0.0/", NULL, "*must be 0 to 32" },

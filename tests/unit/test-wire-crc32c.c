@@ -5,8 +5,7 @@
 
 static uint32_t crc_of(const void *buf, size_t len)
 {
-    return rnic_crc32c_final(
-        rnic_crc32c_update(rnic_crc32c_init(), buf, len));
+    return rnic_crc32c_final(rnic_crc32c_update(rnic_crc32c_init(), buf, len));
 }
 
 static void test_digits_give_the_published_value(void)
@@ -94,10 +93,10 @@ static void test_copy_copies_and_checksums(void)
         crc = rnic_crc32c_update(rnic_crc32c_init(), "head", 4);
         crc = rnic_crc32c_copy(crc, dst, src, len);
         g_assert_cmpmem(dst, len, src, len);
-        g_assert_cmphex(crc, ==,
-                        rnic_crc32c_update(
-                            rnic_crc32c_update(rnic_crc32c_init(), "head", 4),
-                            src, len));
+        g_assert_cmphex(
+            crc, ==,
+            rnic_crc32c_update(
+                rnic_crc32c_update(rnic_crc32c_init(), "head", 4), src, len));
         g_free(src);
         g_free(dst);
     }
@@ -114,8 +113,7 @@ int main(int argc, char **argv)
                     test_ones_give_the_iscsi_value);
     g_test_add_func("/wire/crc32c/rising_octets_give_the_iscsi_value",
                     test_rising_octets_give_the_iscsi_value);
-    g_test_add_func("/wire/crc32c/nothing_gives_zero",
-                    test_nothing_gives_zero);
+    g_test_add_func("/wire/crc32c/nothing_gives_zero", test_nothing_gives_zero);
     g_test_add_func("/wire/crc32c/wire_order_is_least_significant_first",
                     test_wire_order_is_least_significant_first);
     g_test_add_func("/wire/crc32c/any_split_gives_the_same_value",

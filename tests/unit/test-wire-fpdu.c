@@ -234,8 +234,7 @@ int main(int argc, char **argv)
                     test_pad_completes_to_four);
     g_test_add_func("/wire/fpdu/length_of_known_messages",
                     test_fpdu_length_of_known_messages);
-    g_test_add_func("/wire/fpdu/mulpdu_follows_emss",
-                    test_mulpdu_follows_emss);
+    g_test_add_func("/wire/fpdu/mulpdu_follows_emss", test_mulpdu_follows_emss);
     g_test_add_func("/wire/fpdu/mulpdu_stays_within_limits",
                     test_mulpdu_stays_within_limits);
     g_test_add_func("/wire/fpdu/fpdu_of_mulpdu_fits_the_segment",

@@ -117,13 +117,13 @@ static void test_stripping_returns_the_fpdu(void)
         uint8_t *back = g_malloc(plain);
         uint64_t pos;
 
-        for (pos = 0; pos < 1024; pos += lens[i] > 2000 ? 100 : 4) {
+        for (pos = 0; pos<1024; pos += lens[i]> 2000 ? 100 : 4) {
             size_t size = rnic_marker_fpdu_len(pos, lens[i]);
             uint8_t *out = g_malloc(size);
             size_t k, n = 0;
 
-            g_assert_cmpuint(
-                rnic_marker_insert(pos, fpdu, lens[i], true, out), ==, size);
+            g_assert_cmpuint(rnic_marker_insert(pos, fpdu, lens[i], true, out),
+                             ==, size);
             for (k = 0; k < size; k += 4) {
                 if ((pos + k) % 512 == 0) {
                     continue;

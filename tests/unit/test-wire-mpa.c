@@ -29,8 +29,8 @@ static enum rnic_mpa_status decode_request(uint8_t flags, uint8_t rev,
 {
     size_t len, octets;
     uint8_t *buf = request_new(flags, rev, pd_len, &len);
-    enum rnic_mpa_status st = rnic_mpa_frame_decode(buf, len, false, f,
-                                                    &octets);
+    enum rnic_mpa_status st =
+        rnic_mpa_frame_decode(buf, len, false, f, &octets);
 
     /* Points into what is freed here. */
     f->ulp_data = NULL;
@@ -52,9 +52,10 @@ static void test_vectors_are_rebuilt_from_their_fields(void)
             continue;
         }
         buf = hex_octets(vectors[i].hex, &len);
-        g_assert_cmpint(
-            rnic_mpa_frame_decode(buf, len, vectors[i].kind == VEC_REPLY, &f,
-                                  &octets), ==, RNIC_MPA_OK);
+        g_assert_cmpint(rnic_mpa_frame_decode(buf, len,
+                                              vectors[i].kind == VEC_REPLY, &f,
+                                              &octets),
+                        ==, RNIC_MPA_OK);
         g_assert_cmpuint(octets, ==, len);
         g_assert_cmpuint(rnic_mpa_frame_encode(&f, out, sizeof(out)), ==, len);
         g_assert_cmpmem(out, len, buf, len);
@@ -117,8 +118,8 @@ static void test_rtr_flags_are_told_apart(void)
         size_t len, octets;
         uint8_t *buf = vector_octets(cases[i].name, &len);
 
-        g_assert_cmpint(rnic_mpa_frame_decode(buf, len, true, &f, &octets),
-                        ==, RNIC_MPA_OK);
+        g_assert_cmpint(rnic_mpa_frame_decode(buf, len, true, &f, &octets), ==,
+                        RNIC_MPA_OK);
         g_assert_cmpuint(f.rtr, ==, cases[i].rtr);
         g_free(buf);
     }
@@ -156,8 +157,7 @@ static void test_asking_reads_exactly_the_frame(void)
     uint8_t *buf = vector_octets("mpa_rep_v2_crc", &len);
     unsigned reads = 0;
 
-    while (rnic_mpa_frame_decode(buf, n, true, &f, &octets) ==
-           RNIC_MPA_MORE) {
+    while (rnic_mpa_frame_decode(buf, n, true, &f, &octets) == RNIC_MPA_MORE) {
         n += octets;
         reads++;
         g_assert_cmpuint(n, <=, len);
@@ -219,7 +219,10 @@ static void test_every_flipped_bit_is_a_frame_or_an_error(void)
 static void test_other_protocol_is_refused_at_once(void)
 {
     static const char *const heads[] = {
-        "G", "MPA ID X", "mpa id req", "\xff",
+        "G",
+        "MPA ID X",
+        "mpa id req",
+        "\xff",
     };
     size_t i;
 
@@ -228,8 +231,8 @@ static void test_other_protocol_is_refused_at_once(void)
         size_t octets, len = strlen(heads[i]);
         uint8_t *buf = exact_copy((const uint8_t *)heads[i], len);
 
-        g_assert_cmpint(rnic_mpa_frame_decode(buf, len, false, &f, &octets),
-                        ==, RNIC_MPA_BAD_KEY);
+        g_assert_cmpint(rnic_mpa_frame_decode(buf, len, false, &f, &octets), ==,
+                        RNIC_MPA_BAD_KEY);
         g_free(buf);
     }
 }
@@ -256,8 +259,7 @@ static void test_only_revisions_1_and_2_are_taken(void)
 
     for (rev = 0; rev <= 255; rev++) {
         g_assert_cmpint(decode_request(0, (uint8_t)rev, 0, &f), ==,
-                        rev == 1 || rev == 2 ? RNIC_MPA_OK
-                                             : RNIC_MPA_BAD_REV);
+                        rev == 1 || rev == 2 ? RNIC_MPA_OK : RNIC_MPA_BAD_REV);
     }
 }
 
@@ -282,8 +284,8 @@ static void test_longer_private_data_is_refused_before_it_arrives(void)
         uint8_t *buf = request_new(0, 1, 0, &len);
 
         rnic_put_be16(buf + 18, lens[i]);
-        g_assert_cmpint(rnic_mpa_frame_decode(buf, len, false, &f, &octets),
-                        ==, RNIC_MPA_BAD_PD_LENGTH);
+        g_assert_cmpint(rnic_mpa_frame_decode(buf, len, false, &f, &octets), ==,
+                        RNIC_MPA_BAD_PD_LENGTH);
         g_free(buf);
     }
 }
@@ -348,7 +350,9 @@ static void test_encoding_what_does_not_fit_is_refused(void)
     static const uint8_t data[513];
     uint8_t buf[RNIC_MPA_FRAME_MAX + 1];
     struct rnic_mpa_frame f = {
-        .rev = 1, .ulp_data = data, .ulp_len = 513,
+        .rev = 1,
+        .ulp_data = data,
+        .ulp_len = 513,
     };
 
     g_assert_cmpuint(rnic_mpa_frame_encode(&f, buf, sizeof(buf)), ==, 0);

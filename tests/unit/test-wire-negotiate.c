@@ -3,13 +3,17 @@
 
 #include "wire/mpa-negotiate.h"
 
-#define W RNIC_MPA_RTR_WRITE
-#define R RNIC_MPA_RTR_READ
-#define S RNIC_MPA_RTR_SEND
+#define W    RNIC_MPA_RTR_WRITE
+#define R    RNIC_MPA_RTR_READ
+#define S    RNIC_MPA_RTR_SEND
 #define NONE RNIC_MPA_IRD_ORD_NONE
 
 static const struct rnic_mpa_config config = {
-    .rtr = W | R, .ird = 8, .ird_max = 32, .ord = 8, .rev = 2,
+    .rtr = W | R,
+    .ird = 8,
+    .ird_max = 32,
+    .ord = 8,
+    .rev = 2,
 };
 
 static struct rnic_mpa_frame plain_request(uint8_t rev)
@@ -20,7 +24,10 @@ static struct rnic_mpa_frame plain_request(uint8_t rev)
 static struct rnic_mpa_frame enhanced_request(uint16_t ird, uint16_t ord)
 {
     return (struct rnic_mpa_frame){
-        .rev = 2, .enhanced = true, .ird = ird, .ord = ord,
+        .rev = 2,
+        .enhanced = true,
+        .ird = ird,
+        .ord = ord,
     };
 }
 
@@ -123,10 +130,10 @@ static void test_enhanced_request_has_an_enhanced_reply(void)
 static void test_responder_ird_and_ord(void)
 {
     static const struct {
-        uint16_t req_ird, req_ord;      /* the Request */
-        uint16_t ird, ird_max, ord;     /* the configuration */
-        uint16_t rep_ird, rep_ord;      /* the Reply */
-        uint16_t use_ird, use_ord;      /* in effect */
+        uint16_t req_ird, req_ord;  /* the Request */
+        uint16_t ird, ird_max, ord; /* the configuration */
+        uint16_t rep_ird, rep_ord;  /* the Reply */
+        uint16_t use_ird, use_ord;  /* in effect */
     } cases[] = {
         /* ORD falls to the initiator's IRD. */
         { 4, 4, 8, 32, 8, 8, 4, 8, 4 },
@@ -140,8 +147,7 @@ static void test_responder_ird_and_ord(void)
         { NONE, 4, 8, 32, 8, 8, NONE, 8, 8 },
         { NONE, NONE, 3, 32, 5, NONE, NONE, 3, 5 },
         /* No local value is taken for "not negotiated". */
-        { 0x3ffe, 1, 0xffff, 0xffff, 0xffff, 0x3ffe, 0x3ffe,
-          0x3ffe, 0x3ffe },
+        { 0x3ffe, 1, 0xffff, 0xffff, 0xffff, 0x3ffe, 0x3ffe, 0x3ffe, 0x3ffe },
     };
     size_t i;
 
@@ -149,8 +155,10 @@ static void test_responder_ird_and_ord(void)
         struct rnic_mpa_frame request =
             enhanced_request(cases[i].req_ird, cases[i].req_ord);
         struct rnic_mpa_config cfg = {
-            .ird = cases[i].ird, .ird_max = cases[i].ird_max,
-            .ord = cases[i].ord, .rtr = W,
+            .ird = cases[i].ird,
+            .ird_max = cases[i].ird_max,
+            .ord = cases[i].ord,
+            .rtr = W,
         };
         struct rnic_mpa_frame reply;
         struct rnic_mpa_params p;
@@ -169,8 +177,8 @@ static void test_responder_ird_and_ord(void)
 static void test_initiator_ird_and_ord(void)
 {
     static const struct {
-        uint16_t rep_ird, rep_ord;      /* the Reply */
-        uint16_t use_ird, use_ord;      /* in effect; 8, 32, 8 configured */
+        uint16_t rep_ird, rep_ord; /* the Reply */
+        uint16_t use_ird, use_ord; /* in effect; 8, 32, 8 configured */
     } cases[] = {
         { 8, 8, 8, 8 },
         /* The responder serves fewer than asked for. */
@@ -191,8 +199,7 @@ static void test_initiator_ird_and_ord(void)
         struct rnic_mpa_params p;
 
         g_assert_cmpint(rnic_mpa_request(&config, &request), ==, RNIC_MPA_OK);
-        reply = reply_to(enhanced_request(cases[i].rep_ird,
-                                          cases[i].rep_ord));
+        reply = reply_to(enhanced_request(cases[i].rep_ird, cases[i].rep_ord));
         g_assert_cmpint(rnic_mpa_conclude(&request, &reply, &config, &p), ==,
                         RNIC_MPA_OK);
         g_assert_cmpuint(p.ird, ==, cases[i].use_ird);
@@ -205,8 +212,7 @@ static void test_reply_ord_beyond_the_limit_is_insufficient_ird(void)
     struct rnic_mpa_frame request = enhanced_request(8, 8);
     struct rnic_mpa_frame reply = reply_to(enhanced_request(8, 33));
     struct rnic_mpa_params p;
-    enum rnic_mpa_status st = rnic_mpa_conclude(&request, &reply, &config,
-                                                &p);
+    enum rnic_mpa_status st = rnic_mpa_conclude(&request, &reply, &config, &p);
 
     g_assert_cmpint(st, ==, RNIC_MPA_NO_IRD);
     g_assert_cmpint(rnic_mpa_status_err(st), ==, RNIC_WIRE_MPA_IRD);
@@ -288,8 +294,7 @@ static void test_reply_without_a_common_rtr_fails(void)
     struct rnic_mpa_frame request = p2p_request(W | R);
     struct rnic_mpa_frame reply = reply_to(p2p_request(S));
     struct rnic_mpa_params p;
-    enum rnic_mpa_status st = rnic_mpa_conclude(&request, &reply, &config,
-                                                &p);
+    enum rnic_mpa_status st = rnic_mpa_conclude(&request, &reply, &config, &p);
 
     g_assert_cmpint(st, ==, RNIC_MPA_NO_RTR);
     g_assert_cmpint(rnic_mpa_status_err(st), ==, RNIC_WIRE_MPA_RTR);
@@ -487,9 +492,8 @@ static void test_both_ends_agree(void)
                     rc.ord = values[d];
                     g_assert_cmpint(rnic_mpa_request(&ic, &request), ==,
                                     RNIC_MPA_OK);
-                    g_assert_cmpint(
-                        rnic_mpa_accept(&request, &rc, &reply, &rp), ==,
-                        RNIC_MPA_OK);
+                    g_assert_cmpint(rnic_mpa_accept(&request, &rc, &reply, &rp),
+                                    ==, RNIC_MPA_OK);
                     g_assert_cmpint(
                         rnic_mpa_conclude(&request, &reply, &ic, &ip), ==,
                         RNIC_MPA_OK);

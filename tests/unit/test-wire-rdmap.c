@@ -17,8 +17,8 @@ static enum rnic_wire_err decode(const uint8_t *ulpdu, uint16_t len,
                                  bool rfc7306, struct rnic_rdmap_seg *seg)
 {
     uint8_t *copy = exact_copy(ulpdu, len);
-    enum rnic_wire_err err = rnic_rdmap_seg_decode(copy, len, len, rfc7306,
-                                                   seg);
+    enum rnic_wire_err err =
+        rnic_rdmap_seg_decode(copy, len, len, rfc7306, seg);
 
     g_free(copy);
     return err;
@@ -71,24 +71,24 @@ static void test_vectors_are_rebuilt_from_their_fields(void)
         case RNIC_RDMAP_READ_REQUEST: {
             struct rnic_rdmap_read_request rr;
 
-            g_assert_true(rnic_rdmap_read_request_decode(ULPDU(buf),
-                                                         ulpdu_len, &rr));
+            g_assert_true(
+                rnic_rdmap_read_request_decode(ULPDU(buf), ulpdu_len, &rr));
             n = rnic_rdmap_read_request_encode(&rr, seg.ddp.msn, out);
             break;
         }
         case RNIC_RDMAP_ATOMIC_REQUEST: {
             struct rnic_rdmap_atomic_request ar;
 
-            g_assert_true(rnic_rdmap_atomic_request_decode(ULPDU(buf),
-                                                           ulpdu_len, &ar));
+            g_assert_true(
+                rnic_rdmap_atomic_request_decode(ULPDU(buf), ulpdu_len, &ar));
             n = rnic_rdmap_atomic_request_encode(&ar, seg.ddp.msn, out);
             break;
         }
         case RNIC_RDMAP_ATOMIC_RESPONSE: {
             struct rnic_rdmap_atomic_response ar;
 
-            g_assert_true(rnic_rdmap_atomic_response_decode(ULPDU(buf),
-                                                            ulpdu_len, &ar));
+            g_assert_true(
+                rnic_rdmap_atomic_response_decode(ULPDU(buf), ulpdu_len, &ar));
             n = rnic_rdmap_atomic_response_encode(&ar, seg.ddp.msn, out);
             break;
         }
@@ -97,8 +97,7 @@ static void test_vectors_are_rebuilt_from_their_fields(void)
             uint8_t data[RNIC_RDMAP_IMM_DATA_SIZE];
 
             g_assert_true(rnic_rdmap_imm_decode(ULPDU(buf), ulpdu_len, data));
-            n = rnic_rdmap_imm_encode(data,
-                                      rnic_rdmap_solicits(seg.ddp.opcode),
+            n = rnic_rdmap_imm_encode(data, rnic_rdmap_solicits(seg.ddp.opcode),
                                       seg.ddp.msn, out);
             break;
         }
@@ -293,8 +292,7 @@ static void test_every_flipped_bit_is_a_segment_or_an_error(void)
                 g_assert_cmpuint(seg.ddp.dv, ==, 1);
                 g_assert_cmpuint(seg.ddp.rv, ==, 1);
                 g_assert_cmpuint(seg.ddp.opcode, <, RNIC_RDMAP_OPCODE_COUNT);
-                g_assert_cmpuint(seg.hdr_len + seg.payload_len, ==,
-                                 ulpdu_len);
+                g_assert_cmpuint(seg.hdr_len + seg.payload_len, ==, ulpdu_len);
             }
             ULPDU(buf)[bit / 8] ^= (uint8_t)(1 << bit % 8);
         }
@@ -426,19 +424,18 @@ static void test_qn_must_fit_the_opcode(void)
         uint16_t len;
         uint32_t qn;
     } cases[] = {
-        { 1, 46, 1 }, { 3, 20, 0 }, { 4, 20, 0 }, { 5, 20, 0 },
-        { 6, 18, 0 }, { 7, 22, 2 }, { 8, 26, 0 }, { 9, 26, 0 },
-        { 10, 70, 1 }, { 11, 30, 3 },
+        { 1, 46, 1 }, { 3, 20, 0 }, { 4, 20, 0 }, { 5, 20, 0 },  { 6, 18, 0 },
+        { 7, 22, 2 }, { 8, 26, 0 }, { 9, 26, 0 }, { 10, 70, 1 }, { 11, 30, 3 },
     };
     static const uint32_t qns[] = { 0, 1, 2, 3, 4, UINT32_MAX };
     size_t i, k;
 
     for (i = 0; i < G_N_ELEMENTS(cases); i++) {
         for (k = 0; k < G_N_ELEMENTS(qns); k++) {
-            g_assert_cmpint(decode_new(0x41, 0x40 | cases[i].opcode, qns[k],
-                                       cases[i].len), ==,
-                            qns[k] == cases[i].qn ? RNIC_WIRE_OK
-                                                  : RNIC_WIRE_UNTAGGED_QN);
+            g_assert_cmpint(
+                decode_new(0x41, 0x40 | cases[i].opcode, qns[k], cases[i].len),
+                ==,
+                qns[k] == cases[i].qn ? RNIC_WIRE_OK : RNIC_WIRE_UNTAGGED_QN);
         }
     }
 }
@@ -450,8 +447,8 @@ static void test_single_segment_messages_start_at_zero_and_end(void)
         uint16_t len;
         uint32_t qn;
     } cases[] = {
-        { 1, 46, 1 }, { 7, 22, 2 }, { 8, 26, 0 }, { 9, 26, 0 },
-        { 10, 70, 1 }, { 11, 30, 3 },
+        { 1, 46, 1 }, { 7, 22, 2 },  { 8, 26, 0 },
+        { 9, 26, 0 }, { 10, 70, 1 }, { 11, 30, 3 },
     };
     size_t i;
 
@@ -459,10 +456,11 @@ static void test_single_segment_messages_start_at_zero_and_end(void)
         struct rnic_rdmap_seg seg;
         uint8_t *buf;
 
-        g_assert_cmpint(decode_new(0x01, 0x40 | cases[i].opcode, cases[i].qn,
-                                   cases[i].len), ==, RNIC_WIRE_UNTAGGED_MO);
-        buf = ulpdu_new(0x41, 0x40 | cases[i].opcode, cases[i].qn,
-                        cases[i].len);
+        g_assert_cmpint(
+            decode_new(0x01, 0x40 | cases[i].opcode, cases[i].qn, cases[i].len),
+            ==, RNIC_WIRE_UNTAGGED_MO);
+        buf =
+            ulpdu_new(0x41, 0x40 | cases[i].opcode, cases[i].qn, cases[i].len);
         rnic_put_be32(buf + 14, 4);
         g_assert_cmpint(decode(buf, cases[i].len, true, &seg), ==,
                         RNIC_WIRE_UNTAGGED_MO);

@@ -53,8 +53,11 @@ static void test_ddp_error_returns_the_tagged_header(void)
 static void test_protection_error_returns_the_read_request(void)
 {
     static const struct rnic_rdmap_read_request rr = {
-        .sink_stag = 0xaabbcc01, .sink_to = 0x1000, .size = 0x40,
-        .source_stag = 0xdead0000, .source_to = 0x2000,
+        .sink_stag = 0xaabbcc01,
+        .sink_to = 0x1000,
+        .size = 0x40,
+        .source_stag = 0xdead0000,
+        .source_to = 0x2000,
     };
     uint8_t offender[RNIC_RDMAP_READ_REQUEST_SIZE];
 
@@ -87,9 +90,9 @@ static void test_terminate_is_never_answered(void)
     rnic_rdmap_untagged_encode(RNIC_RDMAP_TERMINATE, true, 0, 2, 4, offender);
     /* Not even one that is cut short. */
     for (avail = 2; avail <= sizeof(offender); avail++) {
-        g_assert_cmpuint(
-            rnic_term_encode(RNIC_WIRE_UNTAGGED_MSN, offender, avail,
-                             (uint16_t)avail, out), ==, 0);
+        g_assert_cmpuint(rnic_term_encode(RNIC_WIRE_UNTAGGED_MSN, offender,
+                                          avail, (uint16_t)avail, out),
+                         ==, 0);
     }
 }
 
@@ -99,9 +102,9 @@ static void test_protection_error_of_a_send_returns_no_read_request(void)
     uint8_t out[RNIC_TERM_SIZE_MAX];
 
     rnic_rdmap_untagged_encode(RNIC_RDMAP_SEND_INV, true, 7, 1, 0, offender);
-    g_assert_cmpuint(
-        rnic_term_encode(RNIC_WIRE_PROT_INVALIDATE, offender,
-                         sizeof(offender), 100, out), ==, 42);
+    g_assert_cmpuint(rnic_term_encode(RNIC_WIRE_PROT_INVALIDATE, offender,
+                                      sizeof(offender), 100, out),
+                     ==, 42);
     g_assert_cmphex(out[18], ==, 0x01);
     g_assert_cmphex(out[19], ==, 0x09);
     g_assert_cmphex(out[20], ==, 0xc0);
@@ -115,9 +118,9 @@ static void test_atomic_request_is_never_returned(void)
     uint8_t out[RNIC_TERM_SIZE_MAX];
 
     rnic_rdmap_atomic_request_encode(&ar, 1, offender);
-    g_assert_cmpuint(
-        rnic_term_encode(RNIC_WIRE_PROT_STAG, offender, sizeof(offender),
-                         sizeof(offender), out), ==, 42);
+    g_assert_cmpuint(rnic_term_encode(RNIC_WIRE_PROT_STAG, offender,
+                                      sizeof(offender), sizeof(offender), out),
+                     ==, 42);
     g_assert_cmphex(out[20], ==, 0xc0);
 }
 
@@ -132,9 +135,11 @@ static void test_every_cut_of_the_offender_is_encodable(void)
         uint8_t *cut = exact_copy(offender, n);
         uint8_t out[RNIC_TERM_SIZE_MAX];
 
-        g_assert_cmpuint(
-            rnic_term_encode(RNIC_WIRE_PROT_STAG, cut, n, 46, out), ==,
-            n < 18 ? 22 : n < 46 ? 42 : 70);
+        g_assert_cmpuint(rnic_term_encode(RNIC_WIRE_PROT_STAG, cut, n, 46, out),
+                         ==,
+                         n < 18   ? 22
+                         : n < 46 ? 42
+                                  : 70);
         g_free(cut);
     }
 }
@@ -143,7 +148,10 @@ static void test_every_cut_of_the_offender_is_encodable(void)
 static void test_every_condition_round_trips(void)
 {
     static const struct rnic_rdmap_read_request rr = {
-        .sink_stag = 1, .sink_to = 2, .size = 3, .source_stag = 4,
+        .sink_stag = 1,
+        .sink_to = 2,
+        .size = 3,
+        .source_stag = 4,
         .source_to = 5,
     };
     uint8_t offender[RNIC_RDMAP_READ_REQUEST_SIZE];
@@ -159,8 +167,8 @@ static void test_every_condition_round_trips(void)
                                     sizeof(offender), out);
 
         g_assert_nonnull(cause->name);
-        g_assert_cmpint(rnic_rdmap_seg_decode(out, n, (uint16_t)n, false,
-                                              &seg), ==, RNIC_WIRE_OK);
+        g_assert_cmpint(rnic_rdmap_seg_decode(out, n, (uint16_t)n, false, &seg),
+                        ==, RNIC_WIRE_OK);
         g_assert_true(rnic_term_decode(out, n, &term));
         g_assert_false(term.swapped);
         g_assert_cmpuint(term.rfc.layer, ==, cause->layer);
@@ -176,8 +184,8 @@ static void test_every_condition_round_trips(void)
         if (term.has_read_request) {
             g_assert_cmpuint(term.read_request.source_to, ==, 5);
         }
-        g_assert_cmpstr(rnic_term_str(cause->layer, cause->etype,
-                                      cause->code), ==, cause->name);
+        g_assert_cmpstr(rnic_term_str(cause->layer, cause->etype, cause->code),
+                        ==, cause->name);
     }
 }
 
@@ -318,8 +326,8 @@ static void test_every_control_word_is_taken(void)
 static void test_every_cut_is_taken_from_the_control_word_on(void)
 {
     static const char *const names[] = {
-        "term_rdmap_prot", "term_ddp_nobuf", "term_ddp_bounds",
-        "term_opcode", "siw_term_read_stag", "siw_term_write_stag",
+        "term_rdmap_prot", "term_ddp_nobuf",     "term_ddp_bounds",
+        "term_opcode",     "siw_term_read_stag", "siw_term_write_stag",
     };
     size_t i;
 

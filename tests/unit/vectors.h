@@ -11,14 +11,14 @@
 #include <string.h>
 
 enum vector_kind {
-    VEC_REQUEST,                /* MPA Request frame */
-    VEC_REPLY,                  /* MPA Reply frame */
-    VEC_FPDU,                   /* one FPDU with a valid CRC */
-    VEC_FPDU_NO_CRC,            /* one FPDU, CRC field zero */
-    VEC_FPDU_BAD_CRC,           /* one FPDU, CRC field wrong */
-    VEC_FPDU_SIW,               /* one FPDU not encoded as this end would */
-    VEC_MARKED,                 /* one FPDU with a marker */
-    VEC_HEADERS,                /* length and header of two segments */
+    VEC_REQUEST,      /* MPA Request frame */
+    VEC_REPLY,        /* MPA Reply frame */
+    VEC_FPDU,         /* one FPDU with a valid CRC */
+    VEC_FPDU_NO_CRC,  /* one FPDU, CRC field zero */
+    VEC_FPDU_BAD_CRC, /* one FPDU, CRC field wrong */
+    VEC_FPDU_SIW,     /* one FPDU not encoded as this end would */
+    VEC_MARKED,       /* one FPDU with a marker */
+    VEC_HEADERS,      /* length and header of two segments */
 };
 
 struct vector {
@@ -56,14 +56,12 @@ static const struct vector vectors[] = {
     { "sendseinv0", VEC_FPDU,
       "0012414600010204000000000000000300000000cbc9999d" },
     /* zero-length Send MSN=4 */
-    { "send0", VEC_FPDU,
-      "001241430000000000000000000000040000000044aabc1c" },
+    { "send0", VEC_FPDU, "001241430000000000000000000000040000000044aabc1c" },
     /* RDMA Write STag=0x12345678 TO=0x100000002000 8 octets */
     { "write8", VEC_FPDU,
       "0016c14012345678000010000000200041424344454647485b404671" },
     /* zero-length RDMA Write (RTR form used by siw: STag=1 TO=0) */
-    { "write0", VEC_FPDU,
-      "000ec140000000010000000000000000ebd34c5f" },
+    { "write0", VEC_FPDU, "000ec140000000010000000000000000ebd34c5f" },
     /*
      * first 16 octets of both segments of the 2048-octet Write (RFC 5041 5.2
      * example)
@@ -95,8 +93,7 @@ static const struct vector vectors[] = {
       "002e414100000000000000010000000200000000000000000000000000000000"
       "00000000000000010000000000000000cb6da827" },
     /* zero-length Read Response */
-    { "rresp0", VEC_FPDU,
-      "000ec1420000000000000000000000006975d6ca" },
+    { "rresp0", VEC_FPDU, "000ec1420000000000000000000000006975d6ca" },
     /*
      * Terminate DDP/Untagged/0x02 (no buffer), M=1 D=1, terminated DDP hdr of
      * Send MSN=10, seglen=22
@@ -117,11 +114,9 @@ static const struct vector vectors[] = {
     { "mpa_rep_p2p_send", VEC_REPLY,
       "4d504120494420526570204672616d6550020004c0010001" },
     /* Req Rev=1, no flags, no private data (20 octets) */
-    { "mpa_req_v1", VEC_REQUEST,
-      "4d504120494420526571204672616d6500010000" },
+    { "mpa_req_v1", VEC_REQUEST, "4d504120494420526571204672616d6500010000" },
     /* Rep Rev=1, no flags */
-    { "mpa_rep_v1", VEC_REPLY,
-      "4d504120494420526570204672616d6500010000" },
+    { "mpa_rep_v1", VEC_REPLY, "4d504120494420526570204672616d6500010000" },
     /* Send with CRC disabled: CRC field present, zero */
     { "send_nocrc", VEC_FPDU_NO_CRC,
       "001d4143000000000000000000000001000000006e6f20637263206865726500"

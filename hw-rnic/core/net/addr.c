@@ -7,9 +7,9 @@
 #include "../device.h"
 #include "claim.h"
 
-#define FABRIC_FIRST_OCTET  127
-#define FABRIC_V4_NET       64  /* + 2 * fabric id */
-#define FABRIC_V6_NET       65
+#define FABRIC_FIRST_OCTET 127
+#define FABRIC_V4_NET      64 /* + 2 * fabric id */
+#define FABRIC_V6_NET      65
 
 struct rnic_addrs *rnic_addrs_new(const struct rnic_config *config,
                                   GError **error)
@@ -114,8 +114,8 @@ bool rnic_addr_from_host(struct rnic_addrs *addrs,
         return guest->family == local->guest.family;
     }
     /* The second octet tells IPv4 and IPv6 networks of the fabric apart */
-    if ((host->addr[1] & 1) != (size == 4 ? FABRIC_V4_NET & 1
-                                          : FABRIC_V6_NET & 1)) {
+    if ((host->addr[1] & 1) !=
+        (size == 4 ? FABRIC_V4_NET & 1 : FABRIC_V6_NET & 1)) {
         return false;
     }
     *guest = local->guest;
@@ -174,7 +174,7 @@ struct rnic_addr *rnic_addr_nearest(struct rnic_addrs *addrs,
 
         if (addr->usable && addr->guest.family == remote->family &&
             (!best || common_bits(&addr->guest, remote) >
-                      common_bits(&best->guest, remote))) {
+                          common_bits(&best->guest, remote))) {
             best = addr;
         }
     }
@@ -196,8 +196,8 @@ static bool may_be_local(const struct rnic_sockaddr *guest)
 enum rnic_admin_status rnic_addr_add(struct rnic_addrs *addrs,
                                      const struct rnic_sockaddr *guest,
                                      unsigned prefix_len,
-                                     struct rnic_addr **added,
-                                     const char **why, bool *conflict)
+                                     struct rnic_addr **added, const char **why,
+                                     bool *conflict)
 {
     struct rnic_addr *addr, *other;
     struct rnic_sockaddr host;

@@ -32,7 +32,7 @@ struct rnic_addr {
      */
     bool usable;
     struct rnic_sockaddr host;
-    int claim;                  /* the claim's socket, -1: none */
+    int claim; /* the claim's socket, -1: none */
 };
 
 struct rnic_addrs {
@@ -40,7 +40,7 @@ struct rnic_addrs {
     unsigned fabric_id;
     bool peers_any;
     struct rnic_policy policy;
-    GPtrArray *list;            /* of struct rnic_addr, owned */
+    GPtrArray *list; /* of struct rnic_addr, owned */
 };
 
 struct rnic_addrs *rnic_addrs_new(const struct rnic_config *config,
@@ -56,8 +56,8 @@ void rnic_addrs_reset(struct rnic_addrs *addrs);
 enum rnic_admin_status rnic_addr_add(struct rnic_addrs *addrs,
                                      const struct rnic_sockaddr *guest,
                                      unsigned prefix_len,
-                                     struct rnic_addr **added,
-                                     const char **why, bool *conflict);
+                                     struct rnic_addr **added, const char **why,
+                                     bool *conflict);
 void rnic_addr_remove(struct rnic_addrs *addrs, struct rnic_addr *addr);
 
 /* By the guest's address, by the host's; NULL: not one of this device */
@@ -93,12 +93,12 @@ bool rnic_addr_may_bind(const struct rnic_addrs *addrs,
                         const struct rnic_sockaddr *host);
 
 enum rnic_reach {
-    RNIC_REACH_DENIED,          /* by policy */
+    RNIC_REACH_DENIED, /* by policy */
     RNIC_REACH_FREE,
-    RNIC_REACH_LISTENER,        /* if its listener is bound to just it, and of
+    RNIC_REACH_LISTENER, /* if its listener is bound to just it, and of
                                  * a user that rnic_addr_peer_uid() accepts */
-    RNIC_REACH_CLAIMED,         /* as LISTENER, and claimed by that user */
-    RNIC_REACH_OWN,             /* if this device listens there */
+    RNIC_REACH_CLAIMED,  /* as LISTENER, and claimed by that user */
+    RNIC_REACH_OWN,      /* if this device listens there */
 };
 enum rnic_reach rnic_addr_may_connect(struct rnic_addrs *addrs,
                                       const struct rnic_sockaddr *host);

@@ -9,19 +9,19 @@
 #include "../wire/byteorder.h"
 #include "sockaddr.h"
 
-#define PCAP_MAGIC_NS   0xa1b23c4d
-#define PCAP_SNAPLEN    262144
-#define LINKTYPE_RAW    101
+#define PCAP_MAGIC_NS 0xa1b23c4d
+#define PCAP_SNAPLEN  262144
+#define LINKTYPE_RAW  101
 
 /* Octets of data in a packet: with the headers below IPv4's 65535, and not
  * less than the longest FPDU that this end sends */
-#define SEGMENT_MAX     65000
+#define SEGMENT_MAX 65000
 
-#define TCP_FIN         0x01
-#define TCP_SYN         0x02
-#define TCP_RST         0x04
-#define TCP_PSH         0x08
-#define TCP_ACK         0x10
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_PSH 0x08
+#define TCP_ACK 0x10
 
 #define IP4_SIZE        20
 #define IP6_SIZE        40
@@ -43,16 +43,16 @@ G_STATIC_ASSERT(sizeof(struct pcap_packet) == 16);
 
 struct rnic_capture {
     struct rnic_device *dev;
-    int fd;                     /* -1: it ended */
-    uint64_t size, max;         /* octets */
-    uint8_t packet[sizeof(struct pcap_packet) + IP6_SIZE + TCP_SIZE +
-                   SEGMENT_MAX];
+    int fd;             /* -1: it ended */
+    uint64_t size, max; /* octets */
+    uint8_t
+        packet[sizeof(struct pcap_packet) + IP6_SIZE + TCP_SIZE + SEGMENT_MAX];
 };
 
 struct rnic_capture_flow {
     struct rnic_capture *capture;
-    struct rnic_sockaddr end[2];    /* 0: remote, 1: local: index by "tx" */
-    uint32_t seq[2];                /* next octet to send of each end */
+    struct rnic_sockaddr end[2]; /* 0: remote, 1: local: index by "tx" */
+    uint32_t seq[2];             /* next octet to send of each end */
     bool initiator;
     bool started;
     bool ended[2];
@@ -81,9 +81,9 @@ struct rnic_capture *rnic_capture_new(struct rnic_device *dev, GError **error)
         close(fd);
         fd = -1;
         err = EINVAL;
-    } else if (fd >= 0 && (ftruncate(fd, 0) < 0 ||
-                           write(fd, &header, sizeof(header)) !=
-                           sizeof(header))) {
+    } else if (fd >= 0 &&
+               (ftruncate(fd, 0) < 0 ||
+                write(fd, &header, sizeof(header)) != sizeof(header))) {
         err = errno;
         close(fd);
         fd = -1;
@@ -179,7 +179,7 @@ static size_t put_ip(uint8_t *p, const struct rnic_sockaddr *from,
         memset(p, 0, len);
         p[0] = 0x45;
         rnic_put_be16(p + 2, len + payload);
-        rnic_put_be16(p + 6, 0x4000);           /* do not fragment */
+        rnic_put_be16(p + 6, 0x4000); /* do not fragment */
         p[8] = 64;
         p[9] = 6;
         memcpy(p + 12, from->addr, 4);
@@ -294,7 +294,7 @@ void rnic_capture_data(struct rnic_capture_flow *flow, bool tx,
                        const struct iovec *iov, unsigned count, size_t len)
 {
     flow_start(flow);
-    for (size_t done = 0; done < len; ) {
+    for (size_t done = 0; done < len;) {
         size_t n = MIN(len - done, SEGMENT_MAX);
 
         flow_packet(flow, tx, TCP_PSH | TCP_ACK, iov, count, done, n);

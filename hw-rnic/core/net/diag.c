@@ -83,8 +83,9 @@ enum rnic_diag_result rnic_diag_lookup(int fd,
     }
     if (answer.nlh.nlmsg_type == NLMSG_ERROR) {
         return len >= (ssize_t)NLMSG_LENGTH(sizeof(*error)) &&
-               error->error == -ENOENT ? RNIC_DIAG_NONE
-                                       : RNIC_DIAG_UNAVAILABLE;
+                       error->error == -ENOENT
+                   ? RNIC_DIAG_NONE
+                   : RNIC_DIAG_UNAVAILABLE;
     }
     if (answer.nlh.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
         len < (ssize_t)NLMSG_LENGTH(sizeof(*msg))) {

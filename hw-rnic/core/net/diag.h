@@ -11,14 +11,14 @@
 
 enum rnic_diag_result {
     RNIC_DIAG_FOUND,
-    RNIC_DIAG_NONE,             /* there is no such socket */
-    RNIC_DIAG_UNAVAILABLE,      /* the kernel does not say */
+    RNIC_DIAG_NONE,        /* there is no such socket */
+    RNIC_DIAG_UNAVAILABLE, /* the kernel does not say */
 };
 
 struct rnic_diag_socket {
-    uid_t uid;                  /* owner */
+    uid_t uid; /* owner */
     bool listening;
-    bool exact;                 /* bound to just the address asked for */
+    bool exact; /* bound to just the address asked for */
 };
 
 /* A descriptor for lookups, or -errno */

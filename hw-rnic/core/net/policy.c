@@ -166,7 +166,7 @@ static const char *parse_map_rule(const char *text, struct map_rule *rule)
         reason = parse_prefix(sides[1], &rule->host);
     }
     if (!reason && family_bits(&rule->guest.base) - rule->guest.len !=
-                   family_bits(&rule->host.base) - rule->host.len) {
+                       family_bits(&rule->host.base) - rule->host.len) {
         reason = "both prefixes must leave the same number of bits";
     }
     return reason;

@@ -18,12 +18,12 @@
 #include "sockaddr.h"
 
 struct rnic_prefix {
-    struct rnic_sockaddr base;  /* port 0 */
-    unsigned len;               /* bits */
+    struct rnic_sockaddr base; /* port 0 */
+    unsigned len;              /* bits */
 };
 
 struct rnic_policy {
-    GArray *map;                /* private */
+    GArray *map; /* private */
     GArray *allow;
     GArray *deny;
 };
@@ -46,7 +46,7 @@ bool rnic_policy_unmap(const struct rnic_policy *policy,
                        struct rnic_sockaddr *guest);
 
 enum rnic_verdict {
-    RNIC_POLICY_SILENT,         /* no entry fits */
+    RNIC_POLICY_SILENT, /* no entry fits */
     RNIC_POLICY_ALLOW,
     RNIC_POLICY_DENY,
 };

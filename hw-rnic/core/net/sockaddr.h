@@ -36,8 +36,7 @@ static inline bool rnic_sockaddr_same(const struct rnic_sockaddr *a,
                                       const struct rnic_sockaddr *b)
 {
     return a->family == b->family &&
-           !memcmp(a->addr, b->addr,
-                   rnic_family_size(rnic_sockaddr_family(a)));
+           !memcmp(a->addr, b->addr, rnic_family_size(rnic_sockaddr_family(a)));
 }
 
 bool rnic_sockaddr_is_any(const struct rnic_sockaddr *sa);

@@ -13,9 +13,9 @@
 
 /* How long, and for how many octets, a closed stream waits for the peer's FIN;
  * and how many of them may wait */
-#define DRAIN_US 3000000
+#define DRAIN_US     3000000
 #define DRAIN_OCTETS (16u << 20)
-#define DRAIN_MAX 1024
+#define DRAIN_MAX    1024
 
 /*
  * Octets inside a loopback fabric that TCP takes ahead of what it may send. A

@@ -13,7 +13,7 @@
 struct rnic_stream {
     struct rnic_source source;
     struct rnic_device *dev;
-    struct rnic_sockaddr local;     /* the guest's view */
+    struct rnic_sockaddr local; /* the guest's view */
     struct rnic_sockaddr remote;
     bool initiator;
     /* Called with EPOLLIN/EPOLLOUT/EPOLLERR/EPOLLHUP bits; may free itself

@@ -16,8 +16,8 @@ static inline uint16_t rnic_get_be16(const uint8_t *p)
 
 static inline uint32_t rnic_get_be32(const uint8_t *p)
 {
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 |
-           (uint32_t)p[2] << 8 | p[3];
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
+           p[3];
 }
 
 static inline uint64_t rnic_get_be64(const uint8_t *p)
@@ -27,8 +27,8 @@ static inline uint64_t rnic_get_be64(const uint8_t *p)
 
 static inline uint32_t rnic_get_le32(const uint8_t *p)
 {
-    return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 |
-           (uint32_t)p[1] << 8 | p[0];
+    return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 |
+           p[0];
 }
 
 static inline void rnic_put_be16(uint8_t *p, uint16_t v)

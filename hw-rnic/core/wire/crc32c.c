@@ -25,8 +25,7 @@ uint32_t rnic_crc32c_update(uint32_t crc, const void *buf, size_t len)
     return crc;
 }
 
-uint32_t rnic_crc32c_copy(uint32_t crc, void *dst, const void *src,
-                          size_t len)
+uint32_t rnic_crc32c_copy(uint32_t crc, void *dst, const void *src, size_t len)
 {
     uint8_t *d = dst;
     const uint8_t *s = src;

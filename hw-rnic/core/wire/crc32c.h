@@ -26,8 +26,7 @@ uint32_t rnic_crc32c_update(uint32_t crc, const void *buf, size_t len);
  * is read once: what was checksummed is what was copied, even if somebody
  * writes to the source meanwhile.
  */
-uint32_t rnic_crc32c_copy(uint32_t crc, void *dst, const void *src,
-                          size_t len);
+uint32_t rnic_crc32c_copy(uint32_t crc, void *dst, const void *src, size_t len);
 
 /* Returns the CRC of the sequence with running value @crc. */
 static inline uint32_t rnic_crc32c_final(uint32_t crc)

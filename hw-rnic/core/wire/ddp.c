@@ -3,11 +3,11 @@
 
 #include "byteorder.h"
 
-#define DDP_T 0x80
-#define DDP_L 0x40
-#define DDP_DV 0x03
+#define DDP_T          0x80
+#define DDP_L          0x40
+#define DDP_DV         0x03
 #define RDMAP_RV_SHIFT 6
-#define RDMAP_OPCODE 0x0f
+#define RDMAP_OPCODE   0x0f
 
 size_t rnic_ddp_hdr_decode(const uint8_t *buf, size_t len,
                            struct rnic_ddp_hdr *hdr)
@@ -45,8 +45,8 @@ size_t rnic_ddp_hdr_encode(const struct rnic_ddp_hdr *hdr, uint8_t *buf)
 {
     buf[0] = (hdr->tagged ? DDP_T : 0) | (hdr->last ? DDP_L : 0) |
              (hdr->dv & DDP_DV);
-    buf[1] = (uint8_t)(hdr->rv << RDMAP_RV_SHIFT) |
-             (hdr->opcode & RDMAP_OPCODE);
+    buf[1] =
+        (uint8_t)(hdr->rv << RDMAP_RV_SHIFT) | (hdr->opcode & RDMAP_OPCODE);
     rnic_put_be32(buf + 2, hdr->stag);
     if (hdr->tagged) {
         rnic_put_be64(buf + 6, hdr->to);

@@ -11,29 +11,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RNIC_DDP_TAGGED_SIZE 14
+#define RNIC_DDP_TAGGED_SIZE   14
 #define RNIC_DDP_UNTAGGED_SIZE 18
-#define RNIC_DDP_HDR_MAX RNIC_DDP_UNTAGGED_SIZE
+#define RNIC_DDP_HDR_MAX       RNIC_DDP_UNTAGGED_SIZE
 
 #define RNIC_DDP_VERSION 1
 
 /* Untagged queues. */
-#define RNIC_DDP_QN_SEND 0
-#define RNIC_DDP_QN_READ_REQUEST 1
-#define RNIC_DDP_QN_TERMINATE 2
+#define RNIC_DDP_QN_SEND            0
+#define RNIC_DDP_QN_READ_REQUEST    1
+#define RNIC_DDP_QN_TERMINATE       2
 #define RNIC_DDP_QN_ATOMIC_RESPONSE 3
 
 struct rnic_ddp_hdr {
-    bool tagged;                /* T */
-    bool last;                  /* L */
-    uint8_t dv;                 /* DDP version, 2 bits */
-    uint8_t rv;                 /* RDMAP version, 2 bits */
-    uint8_t opcode;             /* RDMAP opcode, 4 bits */
-    uint32_t stag;              /* tagged: the buffer; untagged: Invalidate */
-    uint64_t to;                /* tagged: octets */
-    uint32_t qn;                /* untagged */
-    uint32_t msn;               /* untagged */
-    uint32_t mo;                /* untagged: octets */
+    bool tagged;    /* T */
+    bool last;      /* L */
+    uint8_t dv;     /* DDP version, 2 bits */
+    uint8_t rv;     /* RDMAP version, 2 bits */
+    uint8_t opcode; /* RDMAP opcode, 4 bits */
+    uint32_t stag;  /* tagged: the buffer; untagged: Invalidate */
+    uint64_t to;    /* tagged: octets */
+    uint32_t qn;    /* untagged */
+    uint32_t msn;   /* untagged */
+    uint32_t mo;    /* untagged: octets */
 };
 
 /* Octets of a DDP header. */

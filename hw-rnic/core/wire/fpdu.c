@@ -12,9 +12,8 @@ unsigned rnic_mulpdu(size_t emss, bool markers)
     size_t overhead = RNIC_FPDU_LENGTH_SIZE + RNIC_FPDU_CRC_SIZE + emss % 4;
 
     if (markers) {
-        overhead += RNIC_MARKER_SIZE *
-                    (emss / RNIC_MARKER_SPACING +
-                     (emss % RNIC_MARKER_SPACING != 0));
+        overhead += RNIC_MARKER_SIZE * (emss / RNIC_MARKER_SPACING +
+                                        (emss % RNIC_MARKER_SPACING != 0));
     }
     if (emss < overhead + RNIC_MULPDU_MIN) {
         return RNIC_MULPDU_MIN;
@@ -41,8 +40,8 @@ size_t rnic_fpdu_length_encode(uint16_t ulpdu_len, uint8_t *buf)
     return RNIC_FPDU_LENGTH_SIZE;
 }
 
-size_t rnic_fpdu_trailer_encode(uint16_t ulpdu_len, bool use_crc,
-                                uint32_t crc, uint8_t *buf)
+size_t rnic_fpdu_trailer_encode(uint16_t ulpdu_len, bool use_crc, uint32_t crc,
+                                uint8_t *buf)
 {
     unsigned pad = rnic_fpdu_pad(ulpdu_len);
 

@@ -15,17 +15,17 @@
 #include "wire-error.h"
 
 #define RNIC_FPDU_LENGTH_SIZE 2
-#define RNIC_FPDU_CRC_SIZE 4
+#define RNIC_FPDU_CRC_SIZE    4
 #define RNIC_FPDU_TRAILER_MAX (3 + RNIC_FPDU_CRC_SIZE)
 
 /* Shortest ULPDU that DDP can produce: a tagged header. */
-#define RNIC_ULPDU_MIN 14
+#define RNIC_ULPDU_MIN  14
 /* Longest ULPDU that a sender may emit (RFC 5044 section 3). */
 #define RNIC_MULPDU_MAX 64768
 /* MULPDU never falls below this, however small the EMSS. */
 #define RNIC_MULPDU_MIN 128
 /* Longest FPDU that the length field can announce; receivers take it. */
-#define RNIC_FPDU_MAX (RNIC_FPDU_LENGTH_SIZE + 65535 + 3 + RNIC_FPDU_CRC_SIZE)
+#define RNIC_FPDU_MAX   (RNIC_FPDU_LENGTH_SIZE + 65535 + 3 + RNIC_FPDU_CRC_SIZE)
 
 /* Octets of pad, 0 to 3, behind a ULPDU of @ulpdu_len octets. */
 static inline unsigned rnic_fpdu_pad(uint16_t ulpdu_len)
@@ -66,8 +66,8 @@ size_t rnic_fpdu_length_encode(uint16_t ulpdu_len, uint8_t *buf);
  * running CRC32C over ULPDU_Length and ULPDU; the pad is added here.
  * Without, the field is zero and @crc unused.
  */
-size_t rnic_fpdu_trailer_encode(uint16_t ulpdu_len, bool use_crc,
-                                uint32_t crc, uint8_t *buf);
+size_t rnic_fpdu_trailer_encode(uint16_t ulpdu_len, bool use_crc, uint32_t crc,
+                                uint8_t *buf);
 
 /*
  * Checks the CRC of one complete FPDU: @buf starts at ULPDU_Length, @len

@@ -33,8 +33,8 @@ size_t rnic_marker_fpdu_len(uint64_t pos, uint16_t ulpdu_len)
     return (size_t)(p - pos);
 }
 
-size_t rnic_marker_insert(uint64_t pos, const uint8_t *fpdu,
-                          uint16_t ulpdu_len, bool use_crc, uint8_t *dst)
+size_t rnic_marker_insert(uint64_t pos, const uint8_t *fpdu, uint16_t ulpdu_len,
+                          bool use_crc, uint8_t *dst)
 {
     size_t left = rnic_fpdu_len(ulpdu_len) - RNIC_FPDU_CRC_SIZE;
     uint64_t p = pos;
@@ -69,8 +69,7 @@ size_t rnic_marker_insert(uint64_t pos, const uint8_t *fpdu,
     memset(out, 0, RNIC_FPDU_CRC_SIZE);
     if (use_crc) {
         /* Markers in and directly before the FPDU are covered (4.4). */
-        crc = rnic_crc32c_update(rnic_crc32c_init(), dst,
-                                 (size_t)(out - dst));
+        crc = rnic_crc32c_update(rnic_crc32c_init(), dst, (size_t)(out - dst));
         rnic_put_le32(out, rnic_crc32c_final(crc));
     }
     return (size_t)(out + RNIC_FPDU_CRC_SIZE - dst);

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RNIC_MARKER_SIZE 4
+#define RNIC_MARKER_SIZE    4
 #define RNIC_MARKER_SPACING 512
 
 /*
@@ -33,7 +33,7 @@ size_t rnic_marker_fpdu_len(uint64_t pos, uint16_t ulpdu_len);
  * returns that number. The ULPDU may have at most RNIC_MULPDU_MAX octets, so
  * that every FPDUPTR fits its 16 bits.
  */
-size_t rnic_marker_insert(uint64_t pos, const uint8_t *fpdu,
-                          uint16_t ulpdu_len, bool use_crc, uint8_t *dst);
+size_t rnic_marker_insert(uint64_t pos, const uint8_t *fpdu, uint16_t ulpdu_len,
+                          bool use_crc, uint8_t *dst);
 
 #endif

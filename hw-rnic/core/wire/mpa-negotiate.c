@@ -39,8 +39,7 @@ enum rnic_mpa_status rnic_mpa_request(const struct rnic_mpa_config *cfg,
 /* RFC 6581 sections 9.1 and 9.2: the responder's part of the block. */
 static enum rnic_mpa_status
 accept_enhanced(const struct rnic_mpa_frame *request,
-                const struct rnic_mpa_config *cfg,
-                struct rnic_mpa_frame *reply,
+                const struct rnic_mpa_config *cfg, struct rnic_mpa_frame *reply,
                 struct rnic_mpa_params *params)
 {
     uint8_t own_rtr = cfg->rtr & RNIC_MPA_RTR_ALL;
@@ -60,8 +59,7 @@ accept_enhanced(const struct rnic_mpa_frame *request,
         }
         /* With none in common, still name what this end can take. */
         reply->p2p = true;
-        reply->rtr = own_rtr & request->rtr ? own_rtr & request->rtr
-                                            : own_rtr;
+        reply->rtr = own_rtr & request->rtr ? own_rtr & request->rtr : own_rtr;
         params->rtr = reply->rtr;
         /* A Read RTR is an inbound read, whatever the ULPs asked for. */
         if (reply->rtr & RNIC_MPA_RTR_READ) {
@@ -69,10 +67,10 @@ accept_enhanced(const struct rnic_mpa_frame *request,
         }
     }
 
-    reply->ird = request->ord == RNIC_MPA_IRD_ORD_NONE ?
-                 RNIC_MPA_IRD_ORD_NONE : params->ird;
-    reply->ord = request->ird == RNIC_MPA_IRD_ORD_NONE ?
-                 RNIC_MPA_IRD_ORD_NONE : params->ord;
+    reply->ird = request->ord == RNIC_MPA_IRD_ORD_NONE ? RNIC_MPA_IRD_ORD_NONE
+                                                       : params->ird;
+    reply->ord = request->ird == RNIC_MPA_IRD_ORD_NONE ? RNIC_MPA_IRD_ORD_NONE
+                                                       : params->ord;
     return RNIC_MPA_OK;
 }
 
@@ -116,11 +114,9 @@ void rnic_mpa_reject(const struct rnic_mpa_frame *request,
 }
 
 /* RFC 6581 sections 9.1 and 9.2: the initiator's part. */
-static enum rnic_mpa_status
-conclude_enhanced(const struct rnic_mpa_frame *request,
-                  const struct rnic_mpa_frame *reply,
-                  const struct rnic_mpa_config *cfg,
-                  struct rnic_mpa_params *params)
+static enum rnic_mpa_status conclude_enhanced(
+    const struct rnic_mpa_frame *request, const struct rnic_mpa_frame *reply,
+    const struct rnic_mpa_config *cfg, struct rnic_mpa_params *params)
 {
     uint8_t common = request->rtr & reply->rtr;
 

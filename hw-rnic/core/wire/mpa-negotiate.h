@@ -23,17 +23,17 @@ struct rnic_mpa_config {
     uint16_t ord;
 
     /* Initiator only. */
-    uint8_t rev;                /* 1: plain; 2: enhanced */
-    bool p2p;                   /* ask for the peer-to-peer model; rev 2 */
+    uint8_t rev; /* 1: plain; 2: enhanced */
+    bool p2p;    /* ask for the peer-to-peer model; rev 2 */
 };
 
 struct rnic_mpa_params {
     uint8_t rev;
     bool enhanced;
-    bool crc;                   /* generate and check, both directions */
-    bool tx_markers;            /* the peer wants markers in what it gets */
-    uint16_t ird;               /* most inbound reads outstanding */
-    uint16_t ord;               /* most outbound reads outstanding */
+    bool crc;        /* generate and check, both directions */
+    bool tx_markers; /* the peer wants markers in what it gets */
+    uint16_t ird;    /* most inbound reads outstanding */
+    uint16_t ord;    /* most outbound reads outstanding */
     /*
      * 0: no peer-to-peer model. Initiator: the one RTR form that must be
      * the first FPDU it sends; a Read RTR does not count against ORD.

@@ -5,9 +5,9 @@
 
 #include "byteorder.h"
 
-#define KEY_SIZE 16
-#define OFF_FLAGS 16
-#define OFF_REV 17
+#define KEY_SIZE      16
+#define OFF_FLAGS     16
+#define OFF_REV       17
 #define OFF_PD_LENGTH 18
 
 #define FLAG_M 0x80
@@ -16,10 +16,10 @@
 #define FLAG_S 0x10
 
 /* The enhanced block as two words: A, B, IRD and C, D, ORD. */
-#define BLOCK_A 0x8000
-#define BLOCK_B 0x4000
-#define BLOCK_C 0x8000
-#define BLOCK_D 0x4000
+#define BLOCK_A     0x8000
+#define BLOCK_B     0x4000
+#define BLOCK_C     0x8000
+#define BLOCK_D     0x4000
 #define BLOCK_VALUE 0x3fff
 
 static const uint8_t request_key[KEY_SIZE + 1] = "MPA ID Req Frame";
@@ -55,8 +55,7 @@ static void block_encode(const struct rnic_mpa_frame *f, uint8_t *p)
 }
 
 enum rnic_mpa_status rnic_mpa_frame_decode(const uint8_t *buf, size_t len,
-                                           bool reply,
-                                           struct rnic_mpa_frame *f,
+                                           bool reply, struct rnic_mpa_frame *f,
                                            size_t *octets)
 {
     size_t key_len = len < KEY_SIZE ? len : KEY_SIZE;
@@ -70,8 +69,7 @@ enum rnic_mpa_status rnic_mpa_frame_decode(const uint8_t *buf, size_t len,
     }
     if (len > OFF_REV) {
         f->rev = buf[OFF_REV];
-        if (f->rev != RNIC_MPA_REV_RFC5044 &&
-            f->rev != RNIC_MPA_REV_RFC6581) {
+        if (f->rev != RNIC_MPA_REV_RFC5044 && f->rev != RNIC_MPA_REV_RFC6581) {
             return RNIC_MPA_BAD_REV;
         }
     }
@@ -83,8 +81,7 @@ enum rnic_mpa_status rnic_mpa_frame_decode(const uint8_t *buf, size_t len,
     f->markers = buf[OFF_FLAGS] & FLAG_M;
     f->crc = buf[OFF_FLAGS] & FLAG_C;
     f->reject = buf[OFF_FLAGS] & FLAG_R;
-    f->enhanced = f->rev >= RNIC_MPA_REV_RFC6581 &&
-                  (buf[OFF_FLAGS] & FLAG_S);
+    f->enhanced = f->rev >= RNIC_MPA_REV_RFC6581 && (buf[OFF_FLAGS] & FLAG_S);
     pd_len = rnic_get_be16(buf + OFF_PD_LENGTH);
     if (pd_len > RNIC_MPA_PD_MAX ||
         (f->enhanced && pd_len < RNIC_MPA_ENHANCED_SIZE)) {
@@ -110,8 +107,8 @@ enum rnic_mpa_status rnic_mpa_frame_decode(const uint8_t *buf, size_t len,
 size_t rnic_mpa_frame_encode(const struct rnic_mpa_frame *f, uint8_t *buf,
                              size_t size)
 {
-    size_t pd_len = (f->enhanced ? RNIC_MPA_ENHANCED_SIZE : 0) +
-                    (size_t)f->ulp_len;
+    size_t pd_len =
+        (f->enhanced ? RNIC_MPA_ENHANCED_SIZE : 0) + (size_t)f->ulp_len;
 
     if (pd_len > RNIC_MPA_PD_MAX || size < RNIC_MPA_HDR_SIZE + pd_len) {
         return 0;

@@ -13,11 +13,11 @@
 
 #include "wire-error.h"
 
-#define RNIC_MPA_HDR_SIZE 20
+#define RNIC_MPA_HDR_SIZE      20
 /* Octets of Private Data, the enhanced block included. */
-#define RNIC_MPA_PD_MAX 512
+#define RNIC_MPA_PD_MAX        512
 #define RNIC_MPA_ENHANCED_SIZE 4
-#define RNIC_MPA_FRAME_MAX (RNIC_MPA_HDR_SIZE + RNIC_MPA_PD_MAX)
+#define RNIC_MPA_FRAME_MAX     (RNIC_MPA_HDR_SIZE + RNIC_MPA_PD_MAX)
 
 #define RNIC_MPA_REV_RFC5044 1
 #define RNIC_MPA_REV_RFC6581 2
@@ -26,24 +26,24 @@
 #define RNIC_MPA_IRD_ORD_NONE 0x3fff
 
 /* Ready-to-receive forms, RFC 6581 section 9.2, as a mask. */
-#define RNIC_MPA_RTR_SEND 1     /* flag B: zero-length Send */
-#define RNIC_MPA_RTR_WRITE 2    /* flag C: zero-length RDMA Write */
-#define RNIC_MPA_RTR_READ 4     /* flag D: zero-length RDMA Read */
-#define RNIC_MPA_RTR_ALL 7
+#define RNIC_MPA_RTR_SEND  1 /* flag B: zero-length Send */
+#define RNIC_MPA_RTR_WRITE 2 /* flag C: zero-length RDMA Write */
+#define RNIC_MPA_RTR_READ  4 /* flag D: zero-length RDMA Read */
+#define RNIC_MPA_RTR_ALL   7
 
 struct rnic_mpa_frame {
-    bool reply;                 /* false: Request */
+    bool reply; /* false: Request */
     uint8_t rev;
-    bool markers;               /* M: sender wants markers sent to it */
-    bool crc;                   /* C */
-    bool reject;                /* R */
-    bool enhanced;              /* S, with rev >= 2: the block is present */
+    bool markers;  /* M: sender wants markers sent to it */
+    bool crc;      /* C */
+    bool reject;   /* R */
+    bool enhanced; /* S, with rev >= 2: the block is present */
 
     /* The enhanced block; all zero in a plain frame. */
-    bool p2p;                   /* A: peer-to-peer model */
-    uint8_t rtr;                /* B, C, D as RNIC_MPA_RTR_* */
-    uint16_t ird;               /* 14 bits */
-    uint16_t ord;               /* 14 bits */
+    bool p2p;     /* A: peer-to-peer model */
+    uint8_t rtr;  /* B, C, D as RNIC_MPA_RTR_* */
+    uint16_t ird; /* 14 bits */
+    uint16_t ord; /* 14 bits */
 
     /*
      * Private Data of the ULP: what follows the block. Decoded: points into
@@ -55,18 +55,18 @@ struct rnic_mpa_frame {
 
 enum rnic_mpa_status {
     RNIC_MPA_OK = 0,
-    RNIC_MPA_MORE,              /* more octets are needed */
+    RNIC_MPA_MORE, /* more octets are needed */
     /* Malformed or foreign: close TCP, answer nothing. */
-    RNIC_MPA_BAD_KEY,           /* not the key that this role expects */
-    RNIC_MPA_BAD_REV,           /* neither 1 nor 2 */
-    RNIC_MPA_BAD_PD_LENGTH,     /* above 512, or no room for the block */
-    RNIC_MPA_BAD_REPLY,         /* well formed, but no answer to the Request */
+    RNIC_MPA_BAD_KEY,       /* not the key that this role expects */
+    RNIC_MPA_BAD_REV,       /* neither 1 nor 2 */
+    RNIC_MPA_BAD_PD_LENGTH, /* above 512, or no room for the block */
+    RNIC_MPA_BAD_REPLY,     /* well formed, but no answer to the Request */
     /* The Reply has R=1: leave MPA, close TCP. */
     RNIC_MPA_REJECTED,
     /* Set-up failed: send the Terminate, close TCP. */
-    RNIC_MPA_NO_IRD,            /* the peer's ORD exceeds what can be served */
-    RNIC_MPA_NO_RTR,            /* no RTR form in common */
-    RNIC_MPA_NO_LOCAL,          /* the local configuration is unusable */
+    RNIC_MPA_NO_IRD,   /* the peer's ORD exceeds what can be served */
+    RNIC_MPA_NO_RTR,   /* no RTR form in common */
+    RNIC_MPA_NO_LOCAL, /* the local configuration is unusable */
 };
 
 /*
@@ -84,8 +84,7 @@ enum rnic_mpa_status {
  * B, C and D only with A (section 9.2).
  */
 enum rnic_mpa_status rnic_mpa_frame_decode(const uint8_t *buf, size_t len,
-                                           bool reply,
-                                           struct rnic_mpa_frame *f,
+                                           bool reply, struct rnic_mpa_frame *f,
                                            size_t *octets);
 
 /*

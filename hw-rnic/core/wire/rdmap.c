@@ -10,9 +10,9 @@
 #define TERMINATE_MIN (RNIC_DDP_UNTAGGED_SIZE + 4)
 
 enum rdmap_form {
-    FORM_STREAM,                /* header, then any amount of payload */
-    FORM_FIXED,                 /* exactly the header, one segment */
-    FORM_TERMINATE,             /* at least the header, one segment */
+    FORM_STREAM,    /* header, then any amount of payload */
+    FORM_FIXED,     /* exactly the header, one segment */
+    FORM_TERMINATE, /* at least the header, one segment */
 };
 
 struct rdmap_rule {
@@ -24,40 +24,36 @@ struct rdmap_rule {
 };
 
 static const struct rdmap_rule rules[RNIC_RDMAP_OPCODE_COUNT] = {
-    [RNIC_RDMAP_WRITE] = {
-        "RDMA Write", true, 0, RNIC_DDP_TAGGED_SIZE, FORM_STREAM },
-    [RNIC_RDMAP_READ_REQUEST] = {
-        "RDMA Read Request", false, RNIC_DDP_QN_READ_REQUEST,
-        RNIC_RDMAP_READ_REQUEST_SIZE, FORM_FIXED },
-    [RNIC_RDMAP_READ_RESPONSE] = {
-        "RDMA Read Response", true, 0, RNIC_DDP_TAGGED_SIZE, FORM_STREAM },
-    [RNIC_RDMAP_SEND] = {
-        "Send", false, RNIC_DDP_QN_SEND,
-        RNIC_DDP_UNTAGGED_SIZE, FORM_STREAM },
-    [RNIC_RDMAP_SEND_INV] = {
-        "Send with Invalidate", false, RNIC_DDP_QN_SEND,
-        RNIC_DDP_UNTAGGED_SIZE, FORM_STREAM },
-    [RNIC_RDMAP_SEND_SE] = {
-        "Send with SE", false, RNIC_DDP_QN_SEND,
-        RNIC_DDP_UNTAGGED_SIZE, FORM_STREAM },
-    [RNIC_RDMAP_SEND_SE_INV] = {
-        "Send with SE and Invalidate", false, RNIC_DDP_QN_SEND,
-        RNIC_DDP_UNTAGGED_SIZE, FORM_STREAM },
-    [RNIC_RDMAP_TERMINATE] = {
-        "Terminate", false, RNIC_DDP_QN_TERMINATE,
-        TERMINATE_MIN, FORM_TERMINATE },
-    [RNIC_RDMAP_IMM] = {
-        "Immediate Data", false, RNIC_DDP_QN_SEND,
-        RNIC_RDMAP_IMM_SIZE, FORM_FIXED },
-    [RNIC_RDMAP_IMM_SE] = {
-        "Immediate Data with SE", false, RNIC_DDP_QN_SEND,
-        RNIC_RDMAP_IMM_SIZE, FORM_FIXED },
-    [RNIC_RDMAP_ATOMIC_REQUEST] = {
-        "Atomic Request", false, RNIC_DDP_QN_READ_REQUEST,
-        RNIC_RDMAP_ATOMIC_REQUEST_SIZE, FORM_FIXED },
-    [RNIC_RDMAP_ATOMIC_RESPONSE] = {
-        "Atomic Response", false, RNIC_DDP_QN_ATOMIC_RESPONSE,
-        RNIC_RDMAP_ATOMIC_RESPONSE_SIZE, FORM_FIXED },
+    [RNIC_RDMAP_WRITE] = { "RDMA Write", true, 0, RNIC_DDP_TAGGED_SIZE,
+                           FORM_STREAM },
+    [RNIC_RDMAP_READ_REQUEST] = { "RDMA Read Request", false,
+                                  RNIC_DDP_QN_READ_REQUEST,
+                                  RNIC_RDMAP_READ_REQUEST_SIZE, FORM_FIXED },
+    [RNIC_RDMAP_READ_RESPONSE] = { "RDMA Read Response", true, 0,
+                                   RNIC_DDP_TAGGED_SIZE, FORM_STREAM },
+    [RNIC_RDMAP_SEND] = { "Send", false, RNIC_DDP_QN_SEND,
+                          RNIC_DDP_UNTAGGED_SIZE, FORM_STREAM },
+    [RNIC_RDMAP_SEND_INV] = { "Send with Invalidate", false, RNIC_DDP_QN_SEND,
+                              RNIC_DDP_UNTAGGED_SIZE, FORM_STREAM },
+    [RNIC_RDMAP_SEND_SE] = { "Send with SE", false, RNIC_DDP_QN_SEND,
+                             RNIC_DDP_UNTAGGED_SIZE, FORM_STREAM },
+    [RNIC_RDMAP_SEND_SE_INV] = { "Send with SE and Invalidate", false,
+                                 RNIC_DDP_QN_SEND, RNIC_DDP_UNTAGGED_SIZE,
+                                 FORM_STREAM },
+    [RNIC_RDMAP_TERMINATE] = { "Terminate", false, RNIC_DDP_QN_TERMINATE,
+                               TERMINATE_MIN, FORM_TERMINATE },
+    [RNIC_RDMAP_IMM] = { "Immediate Data", false, RNIC_DDP_QN_SEND,
+                         RNIC_RDMAP_IMM_SIZE, FORM_FIXED },
+    [RNIC_RDMAP_IMM_SE] = { "Immediate Data with SE", false, RNIC_DDP_QN_SEND,
+                            RNIC_RDMAP_IMM_SIZE, FORM_FIXED },
+    [RNIC_RDMAP_ATOMIC_REQUEST] = { "Atomic Request", false,
+                                    RNIC_DDP_QN_READ_REQUEST,
+                                    RNIC_RDMAP_ATOMIC_REQUEST_SIZE,
+                                    FORM_FIXED },
+    [RNIC_RDMAP_ATOMIC_RESPONSE] = { "Atomic Response", false,
+                                     RNIC_DDP_QN_ATOMIC_RESPONSE,
+                                     RNIC_RDMAP_ATOMIC_RESPONSE_SIZE,
+                                     FORM_FIXED },
 };
 
 static bool is_imm(uint8_t opcode)
@@ -157,8 +153,8 @@ enum rnic_wire_err rnic_rdmap_seg_decode(const uint8_t *ulpdu, size_t avail,
     seg->hdr_len = rule->hdr_len;
     if (rule->form == FORM_TERMINATE) {
         /* How much of it is header is the Terminate decoder's business. */
-        seg->hdr_len = ulpdu_len < RNIC_RDMAP_HDR_MAX ? ulpdu_len
-                                                      : RNIC_RDMAP_HDR_MAX;
+        seg->hdr_len =
+            ulpdu_len < RNIC_RDMAP_HDR_MAX ? ulpdu_len : RNIC_RDMAP_HDR_MAX;
     }
     if (avail < seg->hdr_len) {
         return RNIC_WIRE_MORE;
@@ -217,9 +213,9 @@ bool rnic_rdmap_read_request_decode(const uint8_t *ulpdu, size_t len,
     return true;
 }
 
-size_t rnic_rdmap_read_request_encode(
-    const struct rnic_rdmap_read_request *rr, uint32_t msn,
-    uint8_t buf[RNIC_RDMAP_READ_REQUEST_SIZE])
+size_t rnic_rdmap_read_request_encode(const struct rnic_rdmap_read_request *rr,
+                                      uint32_t msn,
+                                      uint8_t buf[RNIC_RDMAP_READ_REQUEST_SIZE])
 {
     rnic_rdmap_untagged_encode(RNIC_RDMAP_READ_REQUEST, true, 0, msn, 0, buf);
     rnic_put_be32(buf + 18, rr->sink_stag);
@@ -237,7 +233,7 @@ bool rnic_rdmap_atomic_request_decode(const uint8_t *ulpdu, size_t len,
         return false;
     }
     *ar = (struct rnic_rdmap_atomic_request){
-        .op = ulpdu[21] & 0x0f,     /* the other 28 bits are reserved */
+        .op = ulpdu[21] & 0x0f, /* the other 28 bits are reserved */
         .id = rnic_get_be32(ulpdu + 22),
         .stag = rnic_get_be32(ulpdu + 26),
         .to = rnic_get_be64(ulpdu + 30),
@@ -249,12 +245,12 @@ bool rnic_rdmap_atomic_request_decode(const uint8_t *ulpdu, size_t len,
     return true;
 }
 
-size_t rnic_rdmap_atomic_request_encode(
-    const struct rnic_rdmap_atomic_request *ar, uint32_t msn,
-    uint8_t buf[RNIC_RDMAP_ATOMIC_REQUEST_SIZE])
+size_t
+rnic_rdmap_atomic_request_encode(const struct rnic_rdmap_atomic_request *ar,
+                                 uint32_t msn,
+                                 uint8_t buf[RNIC_RDMAP_ATOMIC_REQUEST_SIZE])
 {
-    rnic_rdmap_untagged_encode(RNIC_RDMAP_ATOMIC_REQUEST, true, 0, msn, 0,
-                               buf);
+    rnic_rdmap_untagged_encode(RNIC_RDMAP_ATOMIC_REQUEST, true, 0, msn, 0, buf);
     rnic_put_be32(buf + 18, ar->op & 0x0f);
     rnic_put_be32(buf + 22, ar->id);
     rnic_put_be32(buf + 26, ar->stag);
@@ -279,9 +275,10 @@ bool rnic_rdmap_atomic_response_decode(const uint8_t *ulpdu, size_t len,
     return true;
 }
 
-size_t rnic_rdmap_atomic_response_encode(
-    const struct rnic_rdmap_atomic_response *ar, uint32_t msn,
-    uint8_t buf[RNIC_RDMAP_ATOMIC_RESPONSE_SIZE])
+size_t
+rnic_rdmap_atomic_response_encode(const struct rnic_rdmap_atomic_response *ar,
+                                  uint32_t msn,
+                                  uint8_t buf[RNIC_RDMAP_ATOMIC_RESPONSE_SIZE])
 {
     rnic_rdmap_untagged_encode(RNIC_RDMAP_ATOMIC_RESPONSE, true, 0, msn, 0,
                                buf);

@@ -30,27 +30,27 @@ enum rnic_rdmap_opcode {
 };
 
 /* ULPDU lengths of the messages of fixed size. */
-#define RNIC_RDMAP_READ_REQUEST_SIZE 46
-#define RNIC_RDMAP_IMM_SIZE 26
-#define RNIC_RDMAP_ATOMIC_REQUEST_SIZE 70
+#define RNIC_RDMAP_READ_REQUEST_SIZE    46
+#define RNIC_RDMAP_IMM_SIZE             26
+#define RNIC_RDMAP_ATOMIC_REQUEST_SIZE  70
 #define RNIC_RDMAP_ATOMIC_RESPONSE_SIZE 30
 /* Longest DDP and RDMAP headers together: Atomic Request or Terminate. */
-#define RNIC_RDMAP_HDR_MAX 70
+#define RNIC_RDMAP_HDR_MAX              70
 
 #define RNIC_RDMAP_IMM_DATA_SIZE 8
 
 /* One DDP segment: its header, and where its payload lies. */
 struct rnic_rdmap_seg {
     struct rnic_ddp_hdr ddp;
-    uint16_t hdr_len;           /* octets of DDP and RDMAP header */
-    uint16_t payload_len;       /* octets behind them */
+    uint16_t hdr_len;     /* octets of DDP and RDMAP header */
+    uint16_t payload_len; /* octets behind them */
 };
 
 struct rnic_rdmap_read_request {
-    uint32_t sink_stag;         /* the requester's buffer */
+    uint32_t sink_stag; /* the requester's buffer */
     uint64_t sink_to;
-    uint32_t size;              /* octets */
-    uint32_t source_stag;       /* the responder's buffer */
+    uint32_t size;        /* octets */
+    uint32_t source_stag; /* the responder's buffer */
     uint64_t source_to;
 };
 
@@ -60,19 +60,19 @@ enum rnic_rdmap_atomic_op {
 };
 
 struct rnic_rdmap_atomic_request {
-    uint8_t op;                 /* enum rnic_rdmap_atomic_op */
-    uint32_t id;                /* echoed in the response */
+    uint8_t op;  /* enum rnic_rdmap_atomic_op */
+    uint32_t id; /* echoed in the response */
     uint32_t stag;
     uint64_t to;
-    uint64_t data;              /* to add or to swap in */
-    uint64_t mask;              /* of the add or swap data */
-    uint64_t compare;           /* CmpSwap; else send 0 */
-    uint64_t compare_mask;      /* CmpSwap; else send all ones */
+    uint64_t data;         /* to add or to swap in */
+    uint64_t mask;         /* of the add or swap data */
+    uint64_t compare;      /* CmpSwap; else send 0 */
+    uint64_t compare_mask; /* CmpSwap; else send all ones */
 };
 
 struct rnic_rdmap_atomic_response {
-    uint32_t id;                /* of the request */
-    uint64_t value;             /* before the operation */
+    uint32_t id;    /* of the request */
+    uint64_t value; /* before the operation */
 };
 
 /*
@@ -112,9 +112,10 @@ size_t rnic_rdmap_untagged_encode(enum rnic_rdmap_opcode opcode, bool last,
  */
 bool rnic_rdmap_read_request_decode(const uint8_t *ulpdu, size_t len,
                                     struct rnic_rdmap_read_request *rr);
-size_t rnic_rdmap_read_request_encode(
-    const struct rnic_rdmap_read_request *rr, uint32_t msn,
-    uint8_t buf[RNIC_RDMAP_READ_REQUEST_SIZE]);
+size_t
+rnic_rdmap_read_request_encode(const struct rnic_rdmap_read_request *rr,
+                               uint32_t msn,
+                               uint8_t buf[RNIC_RDMAP_READ_REQUEST_SIZE]);
 
 /*
  * The AOpCode is not checked here: one that is neither FetchAdd nor CmpSwap
@@ -122,15 +123,17 @@ size_t rnic_rdmap_read_request_encode(
  */
 bool rnic_rdmap_atomic_request_decode(const uint8_t *ulpdu, size_t len,
                                       struct rnic_rdmap_atomic_request *ar);
-size_t rnic_rdmap_atomic_request_encode(
-    const struct rnic_rdmap_atomic_request *ar, uint32_t msn,
-    uint8_t buf[RNIC_RDMAP_ATOMIC_REQUEST_SIZE]);
+size_t
+rnic_rdmap_atomic_request_encode(const struct rnic_rdmap_atomic_request *ar,
+                                 uint32_t msn,
+                                 uint8_t buf[RNIC_RDMAP_ATOMIC_REQUEST_SIZE]);
 
 bool rnic_rdmap_atomic_response_decode(const uint8_t *ulpdu, size_t len,
                                        struct rnic_rdmap_atomic_response *ar);
-size_t rnic_rdmap_atomic_response_encode(
-    const struct rnic_rdmap_atomic_response *ar, uint32_t msn,
-    uint8_t buf[RNIC_RDMAP_ATOMIC_RESPONSE_SIZE]);
+size_t
+rnic_rdmap_atomic_response_encode(const struct rnic_rdmap_atomic_response *ar,
+                                  uint32_t msn,
+                                  uint8_t buf[RNIC_RDMAP_ATOMIC_RESPONSE_SIZE]);
 
 /*
  * Immediate Data, 8 octets verbatim. 32-bit verbs immediates travel in the
@@ -151,8 +154,8 @@ static inline bool rnic_rdmap_is_send(uint8_t opcode)
 /* The message asks for a solicited event at its receiver. */
 static inline bool rnic_rdmap_solicits(uint8_t opcode)
 {
-    return opcode == RNIC_RDMAP_SEND_SE ||
-           opcode == RNIC_RDMAP_SEND_SE_INV || opcode == RNIC_RDMAP_IMM_SE;
+    return opcode == RNIC_RDMAP_SEND_SE || opcode == RNIC_RDMAP_SEND_SE_INV ||
+           opcode == RNIC_RDMAP_IMM_SE;
 }
 
 /* The Invalidate STag field is meaningful. */

@@ -6,10 +6,10 @@
 #include "byteorder.h"
 
 #define OFF_LAYER_ETYPE 18
-#define OFF_CODE 19
-#define OFF_FLAGS 20
-#define OFF_SEG_LEN 22
-#define OFF_DDP 24
+#define OFF_CODE        19
+#define OFF_FLAGS       20
+#define OFF_SEG_LEN     22
+#define OFF_DDP         24
 
 #define FLAG_M 0x80
 #define FLAG_D 0x40
@@ -19,7 +19,7 @@
 #define FLAG_SIW_D 0x02
 #define FLAG_SIW_R 0x04
 
-#define READ_REQUEST_HDR_SIZE \
+#define READ_REQUEST_HDR_SIZE                                                  \
     (RNIC_RDMAP_READ_REQUEST_SIZE - RNIC_DDP_UNTAGGED_SIZE)
 
 /* Layer 0, type 0 leaves the code free; this is what others send. */
@@ -30,6 +30,7 @@
  * returns none, a DDP error the DDP header, and a remote protection error
  * the Read Request as well.
  */
+/* clang-format off */
 static const struct rnic_term_cause causes[RNIC_WIRE_ERR_COUNT] = {
     [RNIC_WIRE_MPA_CRC] = {
         2, 0, 0x02, false, false, "MPA: CRC mismatch" },
@@ -112,6 +113,7 @@ static const struct rnic_term_cause causes[RNIC_WIRE_ERR_COUNT] = {
     [RNIC_WIRE_OP_OTHER] = {
         0, 2, 0xff, true, false, "RDMAP remote operation: unspecified" },
 };
+/* clang-format on */
 
 const struct rnic_term_cause *rnic_term_cause(enum rnic_wire_err err)
 {
@@ -197,8 +199,7 @@ static bool ctrl_flags(const struct rnic_term_ctrl *ctrl)
     return ctrl->seg_len_valid || ctrl->ddp_hdr || ctrl->rdmap_hdr;
 }
 
-bool rnic_term_decode(const uint8_t *ulpdu, size_t len,
-                      struct rnic_term *term)
+bool rnic_term_decode(const uint8_t *ulpdu, size_t len, struct rnic_term *term)
 {
     const struct rnic_term_ctrl *ctrl;
     uint8_t flags;

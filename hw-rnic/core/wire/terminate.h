@@ -16,16 +16,16 @@
 #define RNIC_TERM_SIZE_MAX 70
 
 #define RNIC_TERM_LAYER_RDMAP 0
-#define RNIC_TERM_LAYER_DDP 1
-#define RNIC_TERM_LAYER_LLP 2   /* MPA */
+#define RNIC_TERM_LAYER_DDP   1
+#define RNIC_TERM_LAYER_LLP   2 /* MPA */
 
 /* How a condition is reported. */
 struct rnic_term_cause {
     uint8_t layer;
     uint8_t etype;
     uint8_t code;
-    bool ddp_hdr;               /* M and D set if the offender is known */
-    bool rdmap_hdr;             /* R set too if it is a Read Request */
+    bool ddp_hdr;   /* M and D set if the offender is known */
+    bool rdmap_hdr; /* R set too if it is a Read Request */
     const char *name;
 };
 
@@ -55,9 +55,9 @@ struct rnic_term_ctrl {
     uint8_t layer;
     uint8_t etype;
     uint8_t code;
-    bool seg_len_valid;         /* M */
-    bool ddp_hdr;               /* D */
-    bool rdmap_hdr;             /* R */
+    bool seg_len_valid; /* M */
+    bool ddp_hdr;       /* D */
+    bool rdmap_hdr;     /* R */
 };
 
 struct rnic_term {
@@ -74,9 +74,9 @@ struct rnic_term {
 
     /* By the believed reading, and only as far as the octets reach. */
     bool has_seg_len;
-    uint16_t seg_len;           /* as sent; peers disagree on its meaning */
+    uint16_t seg_len; /* as sent; peers disagree on its meaning */
     bool has_ddp;
-    struct rnic_ddp_hdr ddp;    /* header of the terminated segment */
+    struct rnic_ddp_hdr ddp; /* header of the terminated segment */
     bool has_read_request;
     struct rnic_rdmap_read_request read_request;
 };
@@ -95,8 +95,7 @@ rnic_term_ctrl(const struct rnic_term *term)
  * RNIC_TERM_SIZE_MIN). That the DDP header says QN 2, MSN 1, MO 0 is checked
  * by rnic_rdmap_seg_decode().
  */
-bool rnic_term_decode(const uint8_t *ulpdu, size_t len,
-                      struct rnic_term *term);
+bool rnic_term_decode(const uint8_t *ulpdu, size_t len, struct rnic_term *term);
 
 /*
  * The name of a Terminate code for traces and errors. Never NULL. In the MPA

@@ -31,7 +31,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MAX_COMMANDS 64
+#define MAX_COMMANDS   64
 #define LINE_MAX_BYTES 64
 
 struct command {

@@ -25,8 +25,8 @@
 #include <unistd.h>
 
 #define MAX_MESSAGES 256
-#define PORT "7472"
-#define WAIT_MS 20000
+#define PORT         "7472"
+#define WAIT_MS      20000
 
 struct end {
     const char *name;

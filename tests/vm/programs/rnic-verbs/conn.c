@@ -70,8 +70,7 @@ void test_listen(struct test *t, uint16_t port)
           "rdma_create_id: %s", strerror(errno));
     CHECK(t, !rdma_bind_addr(t->listener, addr), "rdma_bind_addr: %s",
           strerror(errno));
-    CHECK(t, !rdma_listen(t->listener, 64), "rdma_listen: %s",
-          strerror(errno));
+    CHECK(t, !rdma_listen(t->listener, 64), "rdma_listen: %s", strerror(errno));
 }
 
 struct rdma_cm_id *next_request(struct test *t, struct conn *c)
@@ -79,8 +78,8 @@ struct rdma_cm_id *next_request(struct test *t, struct conn *c)
     int64_t end = now_ms() + timeout_ms;
 
     while (now_ms() < end) {
-        struct rdma_cm_event *event = next_event(t->listener->channel,
-                                                 end - now_ms());
+        struct rdma_cm_event *event =
+            next_event(t->listener->channel, end - now_ms());
         struct conn_tag tag = {};
         struct rdma_cm_id *id;
         bool ours;
@@ -135,21 +134,22 @@ static void create_qp(struct test *t, struct conn *c,
         t->pd = ibv_alloc_pd(t->verbs);
         CHECK(t, t->pd, "ibv_alloc_pd: %s", strerror(errno));
     }
-    c->send_cq = opt->send_cq ? opt->send_cq :
-                 cq_new(t, t->verbs, asked.max_send_wr + 1);
-    c->recv_cq = opt->recv_cq ? opt->recv_cq :
-                 cq_new(t, t->verbs, asked.max_recv_wr + 1);
+    c->send_cq = opt->send_cq ? opt->send_cq
+                              : cq_new(t, t->verbs, asked.max_send_wr + 1);
+    c->recv_cq = opt->recv_cq ? opt->recv_cq
+                              : cq_new(t, t->verbs, asked.max_recv_wr + 1);
     attr.send_cq = c->send_cq->cq;
     attr.recv_cq = c->recv_cq->cq;
     CHECK(t, !rdma_create_qp(c->id, t->pd, &attr), "rdma_create_qp: %s",
           strerror(errno));
     c->qp = c->id->qp;
     c->cap = attr.cap;
-    CHECK(t, c->cap.max_send_wr >= asked.max_send_wr &&
-          c->cap.max_recv_wr >= asked.max_recv_wr &&
-          c->cap.max_send_sge >= asked.max_send_sge &&
-          c->cap.max_recv_sge >= asked.max_recv_sge &&
-          c->cap.max_inline_data >= asked.max_inline_data,
+    CHECK(t,
+          c->cap.max_send_wr >= asked.max_send_wr &&
+              c->cap.max_recv_wr >= asked.max_recv_wr &&
+              c->cap.max_send_sge >= asked.max_send_sge &&
+              c->cap.max_recv_sge >= asked.max_recv_sge &&
+              c->cap.max_inline_data >= asked.max_inline_data,
           "the QP holds less than was asked for");
 }
 
@@ -201,8 +201,7 @@ void conn_request(struct test *t, struct conn *c, const void *data, size_t len)
     memcpy(pdata, &tag, sizeof(tag));
     memcpy(pdata + sizeof(tag), data, len);
     set_param(&param, pdata, sizeof(tag) + len);
-    CHECK(t, !rdma_connect(c->id, &param), "rdma_connect: %s",
-          strerror(errno));
+    CHECK(t, !rdma_connect(c->id, &param), "rdma_connect: %s", strerror(errno));
 }
 
 void conn_complete_pdata(struct test *t, struct conn *c, const void *data,

@@ -5,7 +5,7 @@
 #include "verbs-test.h"
 
 #define CTL_SLOTS 64
-#define CTL_DATA 480
+#define CTL_DATA  480
 
 enum kind { CTL_START, CTL_PAYLOAD, CTL_VERDICT, CTL_END };
 
@@ -89,8 +89,7 @@ static void take_message(struct test *ctl, const struct ibv_wc *wc,
 static void recv_message(struct test *ctl, struct message *m)
 {
     /* Longer than the other half waits for anything, so that it can tell */
-    struct ibv_wc wc = wait_wc_ms(ctl, ctl_conn(ctl)->recv_cq,
-                                  3 * timeout_ms);
+    struct ibv_wc wc = wait_wc_ms(ctl, ctl_conn(ctl)->recv_cq, 3 * timeout_ms);
 
     take_message(ctl, &wc, m);
 }

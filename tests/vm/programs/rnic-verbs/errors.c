@@ -8,9 +8,9 @@
 struct violation {
     const char *what;
     enum ibv_wr_opcode opcode;
-    int access;                 /* of the target region */
-    uint32_t stag_change;       /* xor */
-    int64_t offset;             /* from the region's start */
+    int access;           /* of the target region */
+    uint32_t stag_change; /* xor */
+    int64_t offset;       /* from the region's start */
     uint32_t len;
     bool other_pd;
 };
@@ -34,8 +34,8 @@ static const struct violation violations[] = {
       false },
     { "a Write before the start", IBV_WR_RDMA_WRITE,
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0, -8, 8, false },
-    { "a Read across the end", IBV_WR_RDMA_READ,
-      IBV_ACCESS_REMOTE_READ, 0, REGION - 32, 64, false },
+    { "a Read across the end", IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_READ, 0,
+      REGION - 32, 64, false },
     { "a Write to another PD's region", IBV_WR_RDMA_WRITE,
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0, 0, 64, true },
 };
@@ -54,14 +54,13 @@ static void violate(struct test *t, struct conn *c, struct buf *b,
     if (v->opcode == IBV_WR_RDMA_READ) {
         CHECK(t, wc.status == IBV_WC_REM_ACCESS_ERR, "%s completed: %s",
               v->what, ibv_wc_status_str(wc.status));
-        CHECK(t, all_octets(b->addr, b->len, 0x77), "%s brought data",
-              v->what);
+        CHECK(t, all_octets(b->addr, b->len, 0x77), "%s brought data", v->what);
     } else {
         /* A Write completes when it is handed over, which may be before the
          * peer's Terminate comes */
-        CHECK(t, wc.status == IBV_WC_SUCCESS ||
-              wc.status == IBV_WC_REM_ACCESS_ERR, "%s completed: %s", v->what,
-              ibv_wc_status_str(wc.status));
+        CHECK(t,
+              wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_REM_ACCESS_ERR,
+              "%s completed: %s", v->what, ibv_wc_status_str(wc.status));
     }
     conn_expect_event(t, c, RDMA_CM_EVENT_DISCONNECTED);
     post_send(t, c, 2, IBV_SEND_SIGNALED, NULL, 0);
@@ -102,9 +101,8 @@ static void test_access(struct test *t)
             wait_async(t, IBV_EVENT_QP_ACCESS_ERR, c->qp);
             conn_expect_event(t, c, RDMA_CM_EVENT_DISCONNECTED);
             wc = wait_wc(t, c->recv_cq);
-            CHECK(t, wc.status == IBV_WC_WR_FLUSH_ERR,
-                  "a receive after %s: %s", v->what,
-                  ibv_wc_status_str(wc.status));
+            CHECK(t, wc.status == IBV_WC_WR_FLUSH_ERR, "a receive after %s: %s",
+                  v->what, ibv_wc_status_str(wc.status));
             CHECK(t, all_octets(b->addr, REGION, 0x33), "%s changed memory",
                   v->what);
             if (other) {
@@ -221,7 +219,8 @@ static void test_cq_overflow(struct test *t)
     if (t->client) {
         for (i = 0; i < COUNT; i++) {
             struct ibv_send_wr wr = {
-                .wr_id = i, .opcode = IBV_WR_SEND,
+                .wr_id = i,
+                .opcode = IBV_WR_SEND,
                 .send_flags = IBV_SEND_SIGNALED,
             };
 
@@ -290,8 +289,10 @@ static void test_post_errors(struct test *t)
 
     send[1].num_sge = 0;
     send[1].opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
-    CHECK(t, ibv_post_send(c->qp, &send[1], &bad_send) == EOPNOTSUPP &&
-          bad_send == &send[1], "an atomic operation was taken");
+    CHECK(t,
+          ibv_post_send(c->qp, &send[1], &bad_send) == EOPNOTSUPP &&
+              bad_send == &send[1],
+          "an atomic operation was taken");
     send[1].opcode = IBV_WR_SEND_WITH_IMM;
     CHECK(t, ibv_post_send(c->qp, &send[1], &bad_send) == EOPNOTSUPP,
           "immediate data was taken");
@@ -308,7 +309,8 @@ static void test_post_errors(struct test *t)
 static void test_empty_queues(struct test *t)
 {
     struct conn_opt opt = {
-        .zero_recv_wr = t->client, .zero_send_wr = !t->client,
+        .zero_recv_wr = t->client,
+        .zero_send_wr = !t->client,
     };
     struct ibv_recv_wr recv = {}, *bad_recv;
     struct ibv_send_wr send = { .opcode = IBV_WR_SEND };
@@ -340,10 +342,10 @@ static void test_query(struct test *t)
 
     err = ibv_query_qp(c->qp, &attr, IBV_QP_STATE | IBV_QP_CAP, &init);
     CHECK(t, !err && attr.qp_state == IBV_QPS_INIT,
-          "before the connection: %s, state %d", strerror(err),
-          attr.qp_state);
-    CHECK(t, init.cap.max_send_wr == c->cap.max_send_wr &&
-          init.cap.max_recv_wr == c->cap.max_recv_wr,
+          "before the connection: %s, state %d", strerror(err), attr.qp_state);
+    CHECK(t,
+          init.cap.max_send_wr == c->cap.max_send_wr &&
+              init.cap.max_recv_wr == c->cap.max_recv_wr,
           "capacities differ from those at creation");
     conn_complete(t, c);
     err = ibv_query_qp(c->qp, &attr, IBV_QP_STATE, &init);

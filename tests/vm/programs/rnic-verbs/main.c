@@ -89,9 +89,8 @@ static bool run_test(struct test *ctl, const struct test_case *test,
     if (!t.why[0] && !t.peer_why[0]) {
         printf("ok %s\n", test->name);
     } else {
-        printf("not ok %s: %s%s%s%s\n", test->name,
-               t.why[0] ? "client: " : "", t.why,
-               t.peer_why[0] ? t.why[0] ? "; server: " : "server: " : "",
+        printf("not ok %s: %s%s%s%s\n", test->name, t.why[0] ? "client: " : "",
+               t.why, t.peer_why[0] ? t.why[0] ? "; server: " : "server: " : "",
                t.peer_why);
     }
     fflush(stdout);
@@ -244,7 +243,8 @@ static void usage(void)
           "       rnic-verbs ... client ADDR [TEST]...\n"
           "       rnic-verbs ... self ADDR [TEST]...\n"
           "       rnic-verbs list\n"
-          "-t: of a single wait; -m: size of the big region\n", stderr);
+          "-t: of a single wait; -m: size of the big region\n",
+          stderr);
     exit(2);
 }
 

@@ -97,8 +97,7 @@ static void test_send_recv(struct test *t)
             if (t->client == !way) {
                 send_gathered(t, c, b, sizes[i], 1 + i % 4, i + 100 * way);
             } else {
-                receive_scattered(t, c, b, sizes[i], 1 + i % 5,
-                                  i + 100 * way);
+                receive_scattered(t, c, b, sizes[i], 1 + i % 5, i + 100 * way);
             }
         }
     }
@@ -130,9 +129,10 @@ static void test_bidirectional(struct test *t)
         for (i = 0; i < DEPTH; i++) {
             struct ibv_wc wc = wait_ok(t, c->recv_cq, i, IBV_WC_RECV);
 
-            CHECK(t, wc.byte_len == SIZE &&
-                  differs(in->addr + i * SIZE, SIZE,
-                          2 * (round + i) + !t->client) < 0,
+            CHECK(t,
+                  wc.byte_len == SIZE &&
+                      differs(in->addr + i * SIZE, SIZE,
+                              2 * (round + i) + !t->client) < 0,
                   "message %u of round %u is wrong", i, round);
             post_recv_buf(t, c, i, in, i * SIZE, SIZE);
         }
@@ -146,13 +146,12 @@ static void test_inline(struct test *t)
     uint32_t limit = c->cap.max_inline_data;
     const uint32_t sizes[] = { 1, 31, 200, limit };
     uint8_t data[1024];
-    struct buf *b = buf_new(t, 4096, IBV_ACCESS_LOCAL_WRITE |
-                            IBV_ACCESS_REMOTE_WRITE);
+    struct buf *b =
+        buf_new(t, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     struct remote remote;
     unsigned i;
 
-    CHECK(t, limit >= 200 && limit < sizeof(data), "max_inline_data %u",
-          limit);
+    CHECK(t, limit >= 200 && limit < sizeof(data), "max_inline_data %u", limit);
     for (i = 0; i < 5; i++) {
         post_recv_buf(t, c, i, b, i * 512, 512);
     }
@@ -162,7 +161,9 @@ static void test_inline(struct test *t)
     if (t->client) {
         struct ibv_sge sge[3];
         struct ibv_send_wr wr = {
-            .sg_list = sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+            .sg_list = sge,
+            .num_sge = 1,
+            .opcode = IBV_WR_SEND,
             .send_flags = IBV_SEND_INLINE,
         };
 
@@ -213,8 +214,9 @@ static void test_zero_length(struct test *t)
 {
     struct conn_opt opt = { .inline_data = 16 };
     struct conn *c = conn_prepare(t, &opt);
-    struct buf *b = buf_new(t, 4096, IBV_ACCESS_LOCAL_WRITE |
-                            IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+    struct buf *b = buf_new(t, 4096,
+                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                IBV_ACCESS_REMOTE_READ);
     struct remote remote;
     struct ibv_sge none;
     struct ibv_wc wc;
@@ -246,8 +248,7 @@ static void test_zero_length(struct test *t)
         post_rdma(t, c, IBV_WR_RDMA_READ, 20, IBV_SEND_SIGNALED, &none, 1,
                   remote.addr, remote.rkey);
         wc = wait_ok(t, c->send_cq, 20, IBV_WC_RDMA_READ);
-        CHECK(t, wc.byte_len == 0, "byte_len %u of an empty Read",
-              wc.byte_len);
+        CHECK(t, wc.byte_len == 0, "byte_len %u of an empty Read", wc.byte_len);
         post_rdma(t, c, IBV_WR_RDMA_READ, 21, IBV_SEND_SIGNALED, NULL, 0,
                   remote.addr, remote.rkey);
         wait_ok(t, c->send_cq, 21, IBV_WC_RDMA_READ);
@@ -280,15 +281,16 @@ static void test_unsignalled(struct test *t)
             bool signal = i % EVERY == EVERY - 1;
 
             fill(b->addr + i * SIZE, SIZE, i);
-            post_send_buf(t, c, i, signal ? IBV_SEND_SIGNALED : 0, b,
-                          i * SIZE, SIZE);
+            post_send_buf(t, c, i, signal ? IBV_SEND_SIGNALED : 0, b, i * SIZE,
+                          SIZE);
             room--;
             if (signal && room < EVERY) {
                 /* The oldest signalled one frees those before it too */
                 struct ibv_wc wc = wait_wc(t, c->send_cq);
 
-                CHECK(t, wc.status == IBV_WC_SUCCESS &&
-                      wc.wr_id % EVERY == EVERY - 1,
+                CHECK(t,
+                      wc.status == IBV_WC_SUCCESS &&
+                          wc.wr_id % EVERY == EVERY - 1,
                       "completion of an unsignalled request");
                 room += EVERY;
             }
@@ -436,7 +438,8 @@ static void test_cq_ex(struct test *t)
     struct conn_opt opt = {};
     struct ibv_poll_cq_attr attr = {};
     struct ibv_cq_init_attr_ex init = {
-        .cqe = 32, .wc_flags = IBV_WC_STANDARD_FLAGS,
+        .cqe = 32,
+        .wc_flags = IBV_WC_STANDARD_FLAGS,
     };
     struct conn *c = conn_prepare(t, NULL);
     struct cq *cq = calloc(1, sizeof(*cq));
@@ -471,12 +474,13 @@ static void test_cq_ex(struct test *t)
             continue;
         }
         do {
-            CHECK(t, ex->status == IBV_WC_SUCCESS && ex->wr_id == 100 + got &&
-                  ibv_wc_read_opcode(ex) == IBV_WC_RECV &&
-                  ibv_wc_read_qp_num(ex) == c->qp->qp_num &&
-                  ibv_wc_read_byte_len(ex) == 0 &&
-                  !(ibv_wc_read_wc_flags(ex) & IBV_WC_WITH_INV) &&
-                  ibv_wc_read_vendor_err(ex) == 0,
+            CHECK(t,
+                  ex->status == IBV_WC_SUCCESS && ex->wr_id == 100 + got &&
+                      ibv_wc_read_opcode(ex) == IBV_WC_RECV &&
+                      ibv_wc_read_qp_num(ex) == c->qp->qp_num &&
+                      ibv_wc_read_byte_len(ex) == 0 &&
+                      !(ibv_wc_read_wc_flags(ex) & IBV_WC_WITH_INV) &&
+                      ibv_wc_read_vendor_err(ex) == 0,
                   "completion %u is wrong", got);
             got++;
         } while (!(err = ibv_next_poll(ex)));
@@ -497,7 +501,7 @@ struct quiet {
     const char *why;
 };
 
-static atomic_int caught;       /* the number of a system call, or 0 */
+static atomic_int caught; /* the number of a system call, or 0 */
 
 static void on_system_call(int sig, siginfo_t *info, void *context)
 {
@@ -505,8 +509,8 @@ static void on_system_call(int sig, siginfo_t *info, void *context)
 
     (void)sig;
     (void)context;
-    atomic_compare_exchange_strong(&caught, &none, info->si_syscall ?
-                                   info->si_syscall : -1);
+    atomic_compare_exchange_strong(&caught, &none,
+                                   info->si_syscall ? info->si_syscall : -1);
 }
 
 static bool poll_quietly(struct cq *cq)
@@ -528,20 +532,22 @@ static bool poll_quietly(struct cq *cq)
 static void *quiet_thread(void *opaque)
 {
     struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-                 offsetof(struct seccomp_data, nr)),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 1, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
     };
     struct sock_fprog program = {
-        .len = sizeof(filter) / sizeof(*filter), .filter = filter,
+        .len = sizeof(filter) / sizeof(*filter),
+        .filter = filter,
     };
     struct quiet *q = opaque;
     struct ibv_recv_wr recv = { .sg_list = &q->in, .num_sge = 1 }, *bad_recv;
     struct ibv_send_wr send = {
-        .sg_list = &q->out, .num_sge = 1, .opcode = IBV_WR_SEND,
+        .sg_list = &q->out,
+        .num_sge = 1,
+        .opcode = IBV_WR_SEND,
         .send_flags = IBV_SEND_SIGNALED,
     };
     unsigned i;
@@ -569,7 +575,8 @@ static void *quiet_thread(void *opaque)
 static void test_no_system_calls(struct test *t)
 {
     struct sigaction action = {
-        .sa_sigaction = on_system_call, .sa_flags = SA_SIGINFO,
+        .sa_sigaction = on_system_call,
+        .sa_flags = SA_SIGINFO,
     };
     struct conn *c = conn_prepare(t, NULL);
     struct buf *b = buf_new(t, 2 * QUIET_SIZE, IBV_ACCESS_LOCAL_WRITE);

@@ -282,8 +282,7 @@ void wait_async(struct test *t, enum ibv_event_type type, void *element)
         CHECK(t, !ibv_get_async_event(t->verbs, &event),
               "ibv_get_async_event: %s", strerror(errno));
         /* element is a union of pointers */
-        match = event.event_type == type &&
-                (void *)event.element.qp == element;
+        match = event.event_type == type && (void *)event.element.qp == element;
         ibv_ack_async_event(&event);
         if (match) {
             return;

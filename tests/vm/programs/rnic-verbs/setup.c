@@ -15,8 +15,8 @@ static void test_private_data(struct test *t)
     if (t->client) {
         conn_complete_pdata(t, c, data, sizeof(data));
     }
-    CHECK(t, c->pdata_len == sizeof(data),
-          "%zu octets of private data arrived", c->pdata_len);
+    CHECK(t, c->pdata_len == sizeof(data), "%zu octets of private data arrived",
+          c->pdata_len);
     CHECK(t, differs(c->pdata, sizeof(data), !t->client) < 0,
           "the private data is wrong");
     if (!t->client) {
@@ -33,8 +33,9 @@ static void test_reject(struct test *t)
         c = conn_prepare(t, NULL);
         conn_request(t, c, "", 0);
         conn_expect_event(t, c, RDMA_CM_EVENT_REJECTED);
-        CHECK(t, c->pdata_len == sizeof(reason) &&
-              !memcmp(c->pdata, reason, sizeof(reason)),
+        CHECK(t,
+              c->pdata_len == sizeof(reason) &&
+                  !memcmp(c->pdata, reason, sizeof(reason)),
               "the reason did not arrive");
     } else {
         struct rdma_cm_id *id;
@@ -80,8 +81,7 @@ static void test_early_receives(struct test *t)
     conn_complete(t, c);
     for (i = 0; i < COUNT; i++) {
         fill(b->addr + (COUNT + i) * SIZE, SIZE, i + 50 * t->client);
-        post_send_buf(t, c, i, IBV_SEND_SIGNALED, b, (COUNT + i) * SIZE,
-                      SIZE);
+        post_send_buf(t, c, i, IBV_SEND_SIGNALED, b, (COUNT + i) * SIZE, SIZE);
     }
     for (i = 0; i < COUNT; i++) {
         wait_ok(t, c->recv_cq, i, IBV_WC_RECV);
@@ -104,8 +104,7 @@ static void test_early_sends(struct test *t)
         post_recv_buf(t, c, i, b, i * SIZE, SIZE);
     }
     for (i = 0; i < COUNT; i++) {
-        post_send_buf(t, c, i, IBV_SEND_SIGNALED, b, (COUNT + i) * SIZE,
-                      SIZE);
+        post_send_buf(t, c, i, IBV_SEND_SIGNALED, b, (COUNT + i) * SIZE, SIZE);
     }
     expect_no_wc(t, c->send_cq, 300);
     /* What is sent is what is there when the connection is established */
@@ -138,11 +137,12 @@ static void each_once(struct test *t, struct cq *cq, const char *what,
               (unsigned long long)wc.wr_id);
         CHECK(t, !seen[wc.wr_id - first]++, "%s %llu completed twice", what,
               (unsigned long long)wc.wr_id);
-        CHECK(t, wc.wr_id == first + i, "%s %llu completed out of order",
-              what, (unsigned long long)wc.wr_id);
-        CHECK(t, wc.status == IBV_WC_SUCCESS ||
-              wc.status == IBV_WC_WR_FLUSH_ERR, "%s %llu: %s", what,
-              (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status));
+        CHECK(t, wc.wr_id == first + i, "%s %llu completed out of order", what,
+              (unsigned long long)wc.wr_id);
+        CHECK(t,
+              wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_WR_FLUSH_ERR,
+              "%s %llu: %s", what, (unsigned long long)wc.wr_id,
+              ibv_wc_status_str(wc.status));
         CHECK(t, wc.status != IBV_WC_SUCCESS || *succeeded == i,
               "a %s succeeded behind a flushed one", what);
         *succeeded += wc.status == IBV_WC_SUCCESS;

@@ -52,8 +52,8 @@ static void test_srq(struct test *t)
         if (t->client) {
             for (i = 0; i < EACH * QPS; i++) {
                 fill(b->addr + i * SIZE, SIZE, round + i);
-                post_send_buf(t, c[i % QPS], i, IBV_SEND_SIGNALED, b,
-                              i * SIZE, SIZE);
+                post_send_buf(t, c[i % QPS], i, IBV_SEND_SIGNALED, b, i * SIZE,
+                              SIZE);
             }
             for (i = 0; i < EACH * QPS; i++) {
                 wait_ok(t, c[i % QPS]->send_cq, i, IBV_WC_SEND);
@@ -65,16 +65,18 @@ static void test_srq(struct test *t)
             struct ibv_wc wc = wait_wc(t, opt.recv_cq);
             unsigned message;
 
-            CHECK(t, wc.status == IBV_WC_SUCCESS && wc.wr_id < SLOTS &&
-                  wc.byte_len == SIZE, "completion of slot %llu: %s",
-                  (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status));
+            CHECK(t,
+                  wc.status == IBV_WC_SUCCESS && wc.wr_id < SLOTS &&
+                      wc.byte_len == SIZE,
+                  "completion of slot %llu: %s", (unsigned long long)wc.wr_id,
+                  ibv_wc_status_str(wc.status));
             for (k = 0; k < QPS && c[k]->qp->qp_num != wc.qp_num; k++) {
             }
             CHECK(t, k < QPS, "completion of an unknown QP");
             /* Of one QP messages come in order, whatever slots they take */
             message = from[k]++ * QPS + k;
-            CHECK(t, differs(b->addr + wc.wr_id * SIZE, SIZE,
-                             round + message) < 0,
+            CHECK(t,
+                  differs(b->addr + wc.wr_id * SIZE, SIZE, round + message) < 0,
                   "message %u of round %u is wrong", message, round);
             srq_post(t, opt.srq, b, wc.wr_id, SIZE);
         }
@@ -126,8 +128,9 @@ static void test_many_qps(struct test *t)
         for (i = 0; i < 3 * QPS; i++) {
             struct ibv_wc wc = wait_wc(t, opt.recv_cq);
 
-            CHECK(t, wc.status == IBV_WC_SUCCESS && wc.wr_id < QPS &&
-                  wc.qp_num == c[wc.wr_id]->qp->qp_num,
+            CHECK(t,
+                  wc.status == IBV_WC_SUCCESS && wc.wr_id < QPS &&
+                      wc.qp_num == c[wc.wr_id]->qp->qp_num,
                   "a completion is wrong");
         }
         ctl_sync(t);
@@ -154,8 +157,10 @@ static void test_many_qps(struct test *t)
             CHECK(t, wc.qp_num != gone[k],
                   "a completion of a QP that was destroyed");
         }
-        CHECK(t, wc.status == IBV_WC_SUCCESS && wc.wr_id % 2 == 1 &&
-              wc.qp_num == c[wc.wr_id]->qp->qp_num, "a completion is wrong");
+        CHECK(t,
+              wc.status == IBV_WC_SUCCESS && wc.wr_id % 2 == 1 &&
+                  wc.qp_num == c[wc.wr_id]->qp->qp_num,
+              "a completion is wrong");
         n++;
     }
     /* Those that stayed still work */
@@ -175,8 +180,15 @@ static void test_many_qps(struct test *t)
  * Threads: POSTERS threads share the first QP, each other QP has one; on each
  * side POLLERS threads poll the one CQ of all.
  */
-enum { QPS = 3, POSTERS = 3, POLLERS = 2, EACH = 400, SIZE = 48,
-       STREAMS = POSTERS + QPS - 1, TOTAL = STREAMS * EACH };
+enum {
+    QPS = 3,
+    POSTERS = 3,
+    POLLERS = 2,
+    EACH = 400,
+    SIZE = 48,
+    STREAMS = POSTERS + QPS - 1,
+    TOTAL = STREAMS * EACH
+};
 
 struct shared {
     struct test *t;
@@ -211,8 +223,11 @@ static void *poster_thread(void *opaque)
         unsigned message = poster->stream * EACH + i;
         struct ibv_sge sge = sge_of(s->b, message * SIZE, SIZE);
         struct ibv_send_wr wr = {
-            .wr_id = message, .sg_list = &sge, .num_sge = 1,
-            .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
+            .wr_id = message,
+            .sg_list = &sge,
+            .num_sge = 1,
+            .opcode = IBV_WR_SEND,
+            .send_flags = IBV_SEND_SIGNALED,
         };
 
         while ((err = try_send(c, &wr)) == ENOMEM && !atomic_load(&s->why)) {
@@ -246,14 +261,13 @@ static void *poller_thread(void *opaque)
                 uint8_t *data = s->b->addr + message * SIZE;
 
                 memcpy(&message, data, sizeof(message));
-                if (message < TOTAL && differs(data + 8, SIZE - 8, message)
-                    >= 0) {
+                if (message < TOTAL &&
+                    differs(data + 8, SIZE - 8, message) >= 0) {
                     message = TOTAL;
                 }
             }
             if (message >= TOTAL ||
-                wc[i].qp_num !=
-                s->c[stream_qp(message / EACH)]->qp->qp_num) {
+                wc[i].qp_num != s->c[stream_qp(message / EACH)]->qp->qp_num) {
                 atomic_store(&s->why, "a completion is wrong");
                 break;
             }
@@ -310,8 +324,10 @@ static void test_threads(struct test *t)
     for (i = 0; t->client && i < STREAMS; i++) {
         posters[i].shared = &s;
         posters[i].stream = i;
-        CHECK(t, !pthread_create(&threads[count++], NULL, poster_thread,
-                                 &posters[i]), "pthread_create");
+        CHECK(t,
+              !pthread_create(&threads[count++], NULL, poster_thread,
+                              &posters[i]),
+              "pthread_create");
     }
     for (i = 0; i < count; i++) {
         pthread_join(threads[i], NULL);
@@ -332,8 +348,7 @@ static void exchange(struct test *t, struct conn *c, struct buf *b,
         post_recv_buf(t, c, seed, b, 0, 4096);
         ctl_sync(t);
         wait_ok(t, c->recv_cq, seed, IBV_WC_RECV);
-        CHECK(t, differs(b->addr, 4096, seed) < 0, "message %u is wrong",
-              seed);
+        CHECK(t, differs(b->addr, 4096, seed) < 0, "message %u is wrong", seed);
     }
 }
 
@@ -349,8 +364,7 @@ static void test_fork(struct test *t)
     pid_t child;
 
     exchange(t, c, b, 1);
-    CHECK(t, !pipe(to_child) && !pipe(to_parent), "pipe: %s",
-          strerror(errno));
+    CHECK(t, !pipe(to_child) && !pipe(to_parent), "pipe: %s", strerror(errno));
     child = fork();
     CHECK(t, child >= 0, "fork: %s", strerror(errno));
     if (!child) {

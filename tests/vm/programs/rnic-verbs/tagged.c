@@ -4,8 +4,8 @@
  */
 #include "verbs-test.h"
 
-#define ALL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
-                    IBV_ACCESS_REMOTE_READ)
+#define ALL_ACCESS                                                             \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
 /* Tells the other half that something is placed, or waits for that */
 static void send_mark(struct test *t, struct conn *c, uint64_t wr_id)
@@ -46,8 +46,8 @@ static void test_write(struct test *t)
                 at += piece[k];
             }
             ctl_sync(t);
-            post_rdma(t, c, IBV_WR_RDMA_WRITE, 100 + i, IBV_SEND_SIGNALED,
-                      sge, 3, remote.addr + offset, remote.rkey);
+            post_rdma(t, c, IBV_WR_RDMA_WRITE, 100 + i, IBV_SEND_SIGNALED, sge,
+                      3, remote.addr + offset, remote.rkey);
             post_send(t, c, 200 + i, IBV_SEND_SIGNALED, NULL, 0);
             wait_ok(t, c->send_cq, 100 + i, IBV_WC_RDMA_WRITE);
             wait_ok(t, c->send_cq, 200 + i, IBV_WC_SEND);
@@ -56,9 +56,10 @@ static void test_write(struct test *t)
             ctl_sync(t);
             /* The first completion is the Send's: a Write makes none here */
             wait_ok(t, c->recv_cq, i, IBV_WC_RECV);
-            CHECK(t, all_octets(b->addr, offset, 0xee) &&
-                  all_octets(b->addr + offset + sizes[i],
-                             LEN - offset - sizes[i], 0xee),
+            CHECK(t,
+                  all_octets(b->addr, offset, 0xee) &&
+                      all_octets(b->addr + offset + sizes[i],
+                                 LEN - offset - sizes[i], 0xee),
                   "octets around a Write of %u octets changed", sizes[i]);
             CHECK(t, differs(b->addr + offset, sizes[i], i) < 0,
                   "a Write of %u octets is wrong", sizes[i]);
@@ -85,8 +86,8 @@ static void test_read(struct test *t)
     struct conn_opt opt = { .send_sge = 3 };
     struct conn *c = conn_open(t, &opt);
     /* A sink needs no remote right */
-    struct buf *b = buf_new(t, LEN, t->client ? IBV_ACCESS_LOCAL_WRITE :
-                                                IBV_ACCESS_REMOTE_READ);
+    struct buf *b = buf_new(
+        t, LEN, t->client ? IBV_ACCESS_LOCAL_WRITE : IBV_ACCESS_REMOTE_READ);
     uint32_t pieces = read_sges(t);
     struct remote remote;
     unsigned i;
@@ -118,8 +119,9 @@ static void test_read(struct test *t)
         for (k = 0, at = 0; k < pieces; at += piece[k++]) {
             uint8_t *sink = (uint8_t *)(uintptr_t)sge[k].addr;
 
-            CHECK(t, all_octets(sink - 16, 16, 0xee) &&
-                  all_octets(sink + piece[k], 16, 0xee),
+            CHECK(t,
+                  all_octets(sink - 16, 16, 0xee) &&
+                      all_octets(sink + piece[k], 16, 0xee),
                   "octets around a Read of %u octets changed", sizes[i]);
             CHECK(t, !memcmp(sink, whole + offset + at, piece[k]),
                   "a Read of %u octets is wrong", sizes[i]);
@@ -228,8 +230,11 @@ static void test_send_invalidate(struct test *t)
     if (t->client) {
         struct ibv_sge sge = sge_of(out, 0, 64);
         struct ibv_send_wr wr = {
-            .wr_id = 2, .sg_list = &sge, .num_sge = 1,
-            .opcode = IBV_WR_SEND_WITH_INV, .send_flags = IBV_SEND_SIGNALED,
+            .wr_id = 2,
+            .sg_list = &sge,
+            .num_sge = 1,
+            .opcode = IBV_WR_SEND_WITH_INV,
+            .send_flags = IBV_SEND_SIGNALED,
             .invalidate_rkey = remote.rkey,
         };
 

@@ -40,7 +40,7 @@ struct conn {
     struct ibv_qp *qp;
     struct cq *send_cq, *recv_cq;
     struct ibv_qp_cap cap;
-    uint8_t pdata[256];         /* what the peer sent at set-up */
+    uint8_t pdata[256]; /* what the peer sent at set-up */
     size_t pdata_len;
 };
 
@@ -63,18 +63,18 @@ struct remote {
 struct test {
     const char *name;
     bool client;
-    unsigned big_mb;            /* size of the big region */
-    uint32_t tag;               /* of the connections of this test */
-    struct test *ctl;           /* whose first connection is the control one */
+    unsigned big_mb;  /* size of the big region */
+    uint32_t tag;     /* of the connections of this test */
+    struct test *ctl; /* whose first connection is the control one */
     struct rdma_cm_id *listener;
     struct sockaddr_storage server_addr;
 
     jmp_buf fail;
-    char why[256];              /* empty: no failure */
-    bool peer_done;             /* the other half has told its verdict, */
-    char peer_why[256];         /* this one */
+    char why[256];      /* empty: no failure */
+    bool peer_done;     /* the other half has told its verdict, */
+    char peer_why[256]; /* this one */
 
-    struct ibv_context *verbs;  /* of the first connection */
+    struct ibv_context *verbs; /* of the first connection */
     struct ibv_pd *pd;
     struct conn *conns[MAX_OBJECTS];
     struct buf *bufs[MAX_OBJECTS];
@@ -83,12 +83,16 @@ struct test {
     unsigned conn_count, buf_count, cq_count, srq_count;
 };
 
-extern int timeout_ms;          /* of any single wait */
+extern int timeout_ms; /* of any single wait */
 
 /* ---- Failing ---- */
 void fail(struct test *t, const char *fmt, ...)
     __attribute__((noreturn, format(printf, 2, 3)));
-#define CHECK(t, cond, ...) do { if (!(cond)) fail(t, __VA_ARGS__); } while (0)
+#define CHECK(t, cond, ...)                                                    \
+    do {                                                                       \
+        if (!(cond))                                                           \
+            fail(t, __VA_ARGS__);                                              \
+    } while (0)
 
 int64_t now_ms(void);
 void sleep_ms(int ms);
@@ -106,8 +110,7 @@ struct conn *conn_open(struct test *t, const struct conn_opt *opt);
 void conn_complete_pdata(struct test *t, struct conn *c, const void *data,
                          size_t len);
 /* The client's first half of that */
-void conn_request(struct test *t, struct conn *c, const void *data,
-                  size_t len);
+void conn_request(struct test *t, struct conn *c, const void *data, size_t len);
 void conn_disconnect(struct test *t, struct conn *c);
 void conn_expect_event(struct test *t, struct conn *c,
                        enum rdma_cm_event_type type);
@@ -183,6 +186,6 @@ struct test_case {
     void (*run)(struct test *t);
 };
 extern const struct test_case message_tests[], tagged_tests[], setup_tests[],
-                              error_tests[], sharing_tests[];
+    error_tests[], sharing_tests[];
 
 #endif
