@@ -170,7 +170,7 @@ kernel_export() {
 kernel_prepare() {
     local meta key
     meta=$(kernel_metapackage "$1")
-    need_packages gcc-12 make kmod xz-utils zstd binutils
+    need_packages gcc-12 make kmod xz-utils zstd lz4 binutils
     key=$(hash_tree "$RNIC_LIB/kernel.sh" "$RNIC_LIB/extract-vmlinux.py")
     product "kernel-$1" "$key" "fetching the guest kernel $1" \
         kernel_build "$meta"
@@ -185,7 +185,7 @@ kernel_prepare_tree() {
         die "$tree is no built kernel tree (no include/config/kernel.release)"
     [ -f "$tree/vmlinux" ] || [ -f "$tree/arch/x86/boot/bzImage" ] ||
         die "$tree holds neither vmlinux nor arch/x86/boot/bzImage"
-    need_packages gcc make kmod xz-utils zstd binutils
+    need_packages gcc make kmod xz-utils zstd lz4 binutils
     key=$({
         echo "$tree"
         cat "$tree/include/config/kernel.release" "$tree/.config" \
