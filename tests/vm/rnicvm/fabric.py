@@ -1,29 +1,43 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Fabric ids, so that runs side by side do not see each other's addresses."""
 
-import fcntl
+import os
+import socket
 
 from .errors import VmError
-from .image import cache_dir
 
 # 0 is for whoever names none
-# From 40 on: the in-process tests
-_IDS = range(1, 40)
+_IDS = range(1, 95)
 _held = []
 
 
+def _in_use():
+    """Ids whose addresses devices of this user claim (hw-rnic/core/net)."""
+    prefix = f'@rnic/{os.getuid()}/'
+    with open('/proc/net/unix', encoding='ascii', errors='replace') as f:
+        names = [line.split()[-1] for line in f]
+    return {name[len(prefix):].split('/')[0] for name in names
+            if name.startswith(prefix)}
+
+
 def claim_fabric_id():
-    """A fabric-id that no other process of this user has; kept until exit."""
-    folder = cache_dir() / 'lock'
-    folder.mkdir(parents=True, exist_ok=True)
+    """A fabric-id that no other process of this user has; kept until exit.
+
+    The claim is a socket's name in the abstract namespace, which is where the
+    devices' own claims are: so it holds for all checkouts and cache folders,
+    and network namespaces do not disturb each other.
+    """
+    used = _in_use()
     for number in _IDS:
-        # pylint: disable=consider-using-with
-        lock = open(folder / f'fabric-{number}', 'w', encoding='ascii')
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
+        if str(number) in used:
             continue
-        _held.append(lock)
+        # pylint: disable=consider-using-with
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            claim.bind(f'\0rnic-fabric/{os.getuid()}/{number}')
+        except OSError:
+            claim.close()
+            continue
+        _held.append(claim)
         return number
     raise VmError('all fabric ids are in use')
