@@ -152,7 +152,7 @@ static void addr_add_failed(struct rnic_dev *rdev,
 		break;
 	case -EADDRINUSE:
 		dev_err(&rdev->pdev->dev,
-			"%s is already in use by another device: no RDMA with it\n",
+			"%s is already in use in this fabric: no RDMA with it\n",
 			name);
 		break;
 	case -EACCES:

@@ -20,6 +20,11 @@ usage()
     exit 2
 }
 
+if [ "${1:-}" = --help ]; then
+    sed -n '4,/^set/ { /^#/ s/^# \{0,1\}//p }' "$0"
+    exit 0
+fi
+
 rootfs='' headers='' out=''
 while [ $# -gt 0 ]; do
     [ $# -ge 2 ] || usage

@@ -13,6 +13,9 @@ LINE = re.compile(r'^(?:\d+@)?(\d+\.\d+):rnic_(\w+) [^:]*: (.*)')
 KINDS = {'doorbell': 'doorbell', 'wqe': 'work request', 'fpdu_tx': 'FPDU sent',
          'fpdu_rx': 'FPDU received', 'place': 'placement',
          'cqe': 'completion', 'event': 'event', 'irq': 'interrupt'}
+# Words that the kind says already, and how short messages are told
+REPLACE = (('interrupt on vector', 'vector'),
+           (', 0 of them read straight into place', ', copied into place'))
 LONGEST = 0.5       # seconds
 
 
@@ -83,7 +86,10 @@ def show(logs):
         print(f'{title}, from the traces of both devices:')
         print('        us  VM')
         for event in way:
-            lines = textwrap.wrap(event.text, 78)
+            text = event.text
+            for old, new in REPLACE:
+                text = text.replace(old, new)
+            lines = textwrap.wrap(text, 78)
             print(f'{(event.time - way[0].time) * 1e6:10.0f}   {event.vm}  '
                   f'{KINDS[event.kind]:14} {lines[0]}')
             for line in lines[1:]:
