@@ -183,8 +183,10 @@ class OtherPrograms(PairCase):
         self.a.run('until netstat -ltn | grep -q :19765; do sleep 0.1; done',
                    30, True)
         # In one guest, for its control connection is TCP. Its tests of RDMA
-        # Write use immediate data, which iWARP does not have.
-        for test in ('rc_bw', 'rc_lat', 'rc_rdma_read_bw'):
+        # Write use immediate data, which iWARP does not have, and rc_bw sends
+        # without asking whether a receive is posted, which ends an iWARP
+        # connection whenever the receiver is slower.
+        for test in ('rc_lat', 'rc_rdma_read_bw'):
             with self.subTest(test=test):
                 result = self.a.run(
                     f'qperf -cm1 -t 1 {self.pair.addr(self.a)} {test}', 60)
