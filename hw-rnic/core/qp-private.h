@@ -176,8 +176,6 @@ void rnic_rx_init(struct rnic_qp *qp);
 void rnic_rx_free(struct rnic_qp *qp);
 /* Reads and processes what is there, a bounded amount */
 void rnic_rx_turn(struct rnic_qp *qp);
-/* Octets were left over by the connection manager */
-bool rnic_rx_has_ahead(struct rnic_qp *qp);
 /* The receive that a message is being placed into, if any, completes: with
  * the status of the fault, or flushed */
 void rnic_rx_flush(struct rnic_qp *qp);

@@ -287,9 +287,6 @@ static bool turn(struct rnic_qp *qp)
     if (!qp->stream || qp->state == RNIC_QPS_TERMINATE) {
         return false;
     }
-    if (rnic_rx_has_ahead(qp)) {
-        rnic_rx_turn(qp);
-    }
     if (rnic_qp_running(qp)) {
         more = rnic_tx_turn(qp);
     }
@@ -390,8 +387,6 @@ void rnic_qp_connected(struct rnic_qp *qp, struct rnic_stream *stream,
     qp->sq->rec_size = recs;
     rnic_tx_init(qp);
     rnic_rx_init(qp);
-    qp->params.ahead = NULL;
-    qp->params.ahead_len = 0;
 
     status_store(qp, offsetof(struct rnic_qp_status, gated), rnic_tx_gated(qp));
     state_set(qp, RNIC_QPS_RTS);

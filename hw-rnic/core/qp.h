@@ -16,9 +16,6 @@ struct rnic_qp_params {
     unsigned send_rtr; /* initiator: RNIC_RTR_* to send first, or 0 */
     bool await_rtr;    /* responder: peer-to-peer mode was agreed */
     uint16_t ird, ord;
-    const uint8_t *ahead; /* octets already read behind the startup frame,
-                                 * copied by rnic_qp_connected() */
-    size_t ahead_len;
 };
 
 /* How the connection manager binds to a QP; private to cm.c */

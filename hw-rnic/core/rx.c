@@ -32,26 +32,15 @@ void rnic_rx_init(struct rnic_qp *qp)
 
     rx->send_msn = 1;
     rx->read_msn = 1;
-    if (qp->params.ahead_len) {
-        rx->ahead = g_malloc(qp->params.ahead_len);
-        memcpy(rx->ahead, qp->params.ahead, qp->params.ahead_len);
-        rx->ahead_len = qp->params.ahead_len;
-    }
     qp->rx = rx;
 }
 
 void rnic_rx_free(struct rnic_qp *qp)
 {
     if (qp->rx) {
-        g_free(qp->rx->ahead);
         g_free(qp->rx->whole);
         g_clear_pointer(&qp->rx, g_free);
     }
-}
-
-bool rnic_rx_has_ahead(struct rnic_qp *qp)
-{
-    return qp->rx && qp->rx->ahead;
 }
 
 static void next_fpdu(struct rnic_rx *rx)
@@ -333,17 +322,9 @@ static ssize_t read_once(struct rnic_qp *qp, bool *drained)
 
 void rnic_rx_turn(struct rnic_qp *qp)
 {
-    struct rnic_rx *rx = qp->rx;
     size_t octets = 0;
     bool drained = false;
 
-    if (rx->ahead) {
-        g_autofree uint8_t *ahead = g_steal_pointer(&rx->ahead);
-
-        if (!feed(qp, ahead, rx->ahead_len)) {
-            return;
-        }
-    }
     while (octets < TURN_OCTETS && !drained && rnic_qp_running(qp)) {
         ssize_t n = read_once(qp, &drained);
 

@@ -40,10 +40,6 @@ struct rnic_rx {
     struct rnic_recv_wr recv;
     uint32_t recv_mo; /* octets of earlier segments */
     bool write_open;  /* a tagged message lacks its last segment */
-
-    /* Octets that the connection manager had read */
-    uint8_t *ahead;
-    size_t ahead_len;
 };
 
 /*

@@ -690,7 +690,7 @@ static void connect_qp(struct peer *peer, struct fuzz_input *in)
     struct rnic_sockaddr remote = th_sockaddr("10.0.0.2", 2);
     rnic_device *dev = peer->guest->th->dev;
     struct rnic_stream *stream;
-    uint8_t bits = fuzz_u8(in), ahead[64];
+    uint8_t bits = fuzz_u8(in);
 
     peer->params = (struct rnic_qp_params){
         .initiator = bits & 1,
@@ -698,20 +698,17 @@ static void connect_qp(struct peer *peer, struct fuzz_input *in)
         .tx_markers = bits & 4,
         .ird = fuzz_u8(in) % 8,
         .ord = fuzz_u8(in) % 8,
-        .ahead = ahead,
-        .ahead_len = bits & 16 ? fuzz_u8(in) % sizeof(ahead) : 0,
     };
     if (peer->params.initiator) {
         peer->params.send_rtr = bits >> 5 & 3;
     } else {
         peer->params.await_rtr = bits >> 5 & 1;
     }
-    fuzz_octets(in, ahead, peer->params.ahead_len);
     stream = rnic_stream_new(dev, world_pair(&peer->fd), &local, &remote,
                              peer->params.initiator);
     g_assert_nonnull(stream);
     rnic_qp_connected(rnic_qp_find(dev, peer->qp->qpn), stream, &peer->params);
-    if (!peer->params.initiator && !peer->params.ahead_len) {
+    if (!peer->params.initiator) {
         run(peer);
         fuzz_check(!dev->config.mpa_gate_strict || !peer->heard->len,
                    "a responder spoke before the first FPDU");
