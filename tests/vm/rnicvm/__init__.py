@@ -17,8 +17,10 @@ from .errors import CommandFailed, VmDied, VmError
 from .fabric import claim_fabric_id
 from .image import Image
 from .pair import Pair
+from .siw import RTR, Namespace, Siw, SiwCase, SiwPair
 from .vm import Kmsg, Vm, start_all
 
-__all__ = ['Command', 'CommandFailed', 'Device', 'Image', 'Kmsg', 'Pair',
-           'PairCase', 'Result', 'Vm', 'VmDied', 'VmError', 'claim_fabric_id',
-           'full', 'start_all']
+__all__ = ['RTR', 'Command', 'CommandFailed', 'Device', 'Image', 'Kmsg',
+           'Namespace', 'Pair', 'PairCase', 'Result', 'Siw', 'SiwCase',
+           'SiwPair', 'Vm', 'VmDied', 'VmError', 'claim_fabric_id', 'full',
+           'start_all']

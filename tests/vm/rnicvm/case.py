@@ -28,9 +28,10 @@ class PairCase(unittest.TestCase):
     without RDMA objects and with a clean kernel log."""
 
     kernel = '6.12'
+    pair_class = Pair
 
     def setUp(self):
-        self.pair = Pair.shared(self.kernel)
+        self.pair = self.pair_class.shared(self.kernel)
         self.a, self.b = self.pair.a, self.pair.b
         self.allowed = []
         self._spawned = []

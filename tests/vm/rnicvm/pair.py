@@ -48,18 +48,28 @@ class Pair:
     _boots_failed = 0
 
     def __init__(self, kernel='6.12', cpus=2, way='plugin'):
-        built = Device.prepare()
-        self.fabric = claim_fabric_id()
         self.failed = False
         self.properties = {}
-        for name, addr in ADDR.items():
-            vm = Vm(name, kernel=kernel, qemu=built.qemu, load=built.load(way),
-                    device=['pcie-root-port,id=port0,chassis=1',
-                            f'rnic,id=rnic0,bus=port0,fabric-id={self.fabric}'],
-                    addr=[f'{addr}/24', f'{ADDR6[name]}/64'], cpus=cpus,
-                    memory='768M', qemu_args=trace_arguments())
+        # Those that each device has
+        self.fabric = {'fabric-id': claim_fabric_id()}
+        for name in ADDR:
+            vm = self.rnic_vm(name, kernel, cpus, way)
             setattr(self, name, vm)
-            self.properties[vm] = {}
+        self.start()
+
+    def rnic_vm(self, name, kernel, cpus, way='plugin', wrapper=()):
+        """A VM with an rnic."""
+        built = Device.prepare()
+        fabric = ''.join(f',{k}={v}' for k, v in self.fabric.items())
+        vm = Vm(name, kernel=kernel, qemu=built.qemu, load=built.load(way),
+                device=['pcie-root-port,id=port0,chassis=1',
+                        f'rnic,id=rnic0,bus=port0{fabric}'],
+                addr=[f'{ADDR[name]}/24', f'{ADDR6[name]}/64'], cpus=cpus,
+                memory='768M', qemu_args=trace_arguments(), wrapper=wrapper)
+        self.properties[vm] = {}
+        return vm
+
+    def start(self):
         try:
             start_all([self.a, self.b])
         except BaseException:
@@ -71,9 +81,10 @@ class Pair:
     @classmethod
     def shared(cls, kernel='6.12'):
         """The pair that all tests use; a new one after a failure."""
-        pair = cls._shared.get(kernel)
+        key = cls.__name__, kernel
+        pair = cls._shared.get(key)
         if pair and (pair.failed or not pair.a.alive or not pair.b.alive):
-            cls.drop(kernel)
+            cls.drop(key)
             pair = None
         if not pair:
             if cls._boots_failed > 1:
@@ -90,12 +101,12 @@ class Pair:
                     raise
                 print(f'once more: {e}', file=sys.stderr)
                 pair = cls(kernel)
-            cls._shared[kernel] = pair
+            cls._shared[key] = pair
         return pair
 
     @classmethod
-    def drop(cls, kernel):
-        pair = cls._shared.pop(kernel, None)
+    def drop(cls, key):
+        pair = cls._shared.pop(key, None)
         if pair:
             pair.close(pair.failed)
 
@@ -148,7 +159,7 @@ class Pair:
                  .replace('{run}', vm.run_dir)
                  for key, value in properties.items()}
         vm.qmp('device_add', driver='rnic', id='rnic0', bus='port0',
-               fabric_id=self.fabric, **given)
+               **self.fabric, **given)
         self.configure(vm)
 
     def ensure(self, vm, **properties):
@@ -203,5 +214,5 @@ class Pair:
 
 @atexit.register
 def _close_shared():
-    for kernel in list(Pair._shared):
-        Pair.drop(kernel)
+    for key in list(Pair._shared):
+        Pair.drop(key)
