@@ -110,13 +110,18 @@ enum rnic_frame_result rnic_conn_read_frame(struct rnic_cm_conn *conn,
 static int send_whole(struct rnic_cm_conn *conn, uint8_t *buf, size_t len)
 {
     struct iovec iov = { .iov_base = buf, .iov_len = len };
-    ssize_t n = rnic_stream_send(conn->stream, &iov, 1, false);
 
-    /* The send buffer is empty: a part is taken only for lack of memory */
-    if (n == -EAGAIN || (n >= 0 && n < (ssize_t)len)) {
-        return -ENOBUFS;
+    while (iov.iov_len) {
+        ssize_t n = rnic_stream_send(conn->stream, &iov, 1, false);
+
+        if (n < 0) {
+            /* The send buffer was empty: TCP takes none for lack of memory */
+            return n == -EAGAIN ? -ENOBUFS : n;
+        }
+        iov.iov_base = (uint8_t *)iov.iov_base + n;
+        iov.iov_len -= n;
     }
-    return n < 0 ? n : 0;
+    return 0;
 }
 
 int rnic_conn_send_frame(struct rnic_cm_conn *conn,
