@@ -24,7 +24,17 @@ void raw_connect_socket(struct th_guest *guest, int fd, const char *to,
 int raw_connect(struct th_guest *guest, const char *from, const char *to,
                 uint16_t port);
 
+/*
+ * In as many parts as RNIC_TEST_SLICING says (wire-io.h), between which the
+ * device runs; ends early if the device ended the connection meanwhile
+ */
 void raw_send(int fd, const void *octets, size_t len);
+/* At once, for tests of just that */
+void raw_send_whole(int fd, const void *octets, size_t len);
+/* Each octet when the device has taken the one before */
+void raw_send_singly(int fd, const void *octets, size_t len);
+/* Waits until the device's host has all that was sent */
+void raw_wait_acked(int fd);
 /* Waits for exactly @len octets */
 void raw_recv(int fd, void *octets, size_t len);
 /* Waits until the other end closed; what it sent before is dropped. *@dropped

@@ -177,7 +177,7 @@ static void reads_beyond_ird(bool crc, unsigned ird)
         iw_read_request(ulpdu, i + 1, SINK, 0, 16, p.stag, PEER_IOVA);
         len += iw_fpdu(&p, octets + len, ulpdu, 46);
     }
-    raw_send(p.fd, octets, len);
+    raw_send_whole(p.fd, octets, len);
     iw_expect_term(&p, 1, 2, 0x02, NULL);
     iw_free(&p);
 }
