@@ -5,9 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DEVICE "10.0.0.1"
-#define PEER   "10.0.0.2"
-
 static uint8_t *be(uint8_t *to, uint64_t value, unsigned octets)
 {
     while (octets--) {
@@ -31,33 +28,55 @@ void iw_options_init(struct iw_options *options, bool crc)
     *options = (struct iw_options){ .crc = crc, .ird = 4, .ord = 4 };
 }
 
+void iw_listen(struct iw_peer *peer, const struct th_options *th)
+{
+    struct th_options defaults;
+    struct iw_oracle *oracle = &peer->oracle;
+
+    memset(peer, 0, sizeof(*peer));
+    peer->fd = -1;
+    if (!th) {
+        th_options_init(&defaults);
+        th = &defaults;
+    }
+    peer->guest = th_guest_started(th);
+    oracle->guard[0] = th_buf_new(peer->guest, PEER_GUARD, 0, 0);
+    peer->buf = th_buf_new(peer->guest, PEER_BUF, 1, 0);
+    oracle->guard[1] = th_buf_new(peer->guest, PEER_GUARD, 0, 0);
+    peer->stag = th_reg_mr(peer->guest, &peer->buf, PEER_IOVA, RNIC_ACCESS_ALL);
+    oracle->local = th_buf_new(peer->guest, PEER_GUARD, 1, 0);
+    th_reg_mr(peer->guest, &oracle->local, PEER_IOVA + PEER_BUF,
+              RNIC_ACCESS_LOCAL_WRITE);
+    oracle->scratch = th_buf_new(peer->guest, 64, 0, 0);
+    oracle->scratch_stag =
+        th_reg_mr(peer->guest, &oracle->scratch, 0, RNIC_ACCESS_LOCAL_WRITE);
+    g_assert_cmpuint(th_addr_add(peer->guest, IW_DEVICE), ==, RNIC_ADMIN_OK);
+    peer->listener = th_listen(peer->guest, IW_DEVICE, 0, 8, &peer->port);
+    memset(peer->buf.ptr, 0xee, PEER_BUF);
+    iw_watch(peer);
+    iw_baseline(peer);
+    peer->qp = th_qp_new(peer->guest, NULL);
+}
+
 void iw_start(struct iw_peer *peer, const struct iw_options *options)
 {
     struct th_connect params = { .ird = options->ird, .ord = options->ord };
     struct th_options th;
     struct rnic_aeqe event;
     struct raw_frame reply;
-    uint32_t listener;
     uint8_t block[4];
-    uint16_t port;
 
-    memset(peer, 0, sizeof(*peer));
-    peer->crc = options->crc;
     th_options_init(&th);
     th.config.crc = options->crc ? RNIC_CRC_ON : RNIC_CRC_OFF;
-    peer->guest = th_guest_started(&th);
-    peer->buf = th_buf_new(peer->guest, PEER_BUF, 1, 0);
-    peer->stag = th_reg_mr(peer->guest, &peer->buf, PEER_IOVA, RNIC_ACCESS_ALL);
-    peer->qp = th_qp_new(peer->guest, NULL);
-    g_assert_cmpuint(th_addr_add(peer->guest, DEVICE), ==, RNIC_ADMIN_OK);
-    listener = th_listen(peer->guest, DEVICE, 0, 8, &port);
-    peer->fd = raw_connect(peer->guest, PEER, DEVICE, port);
+    iw_listen(peer, &th);
+    peer->crc = options->crc;
+    peer->fd = raw_connect(peer->guest, IW_PEER, IW_DEVICE, peer->port);
     raw_block(block, options->ord, options->ird);
     raw_send_frame(peer->fd, false,
                    RAW_S | (options->crc ? RAW_C : 0) |
                        (options->markers ? RAW_M : 0),
                    2, block, 4);
-    th_event_wait(peer->guest, RNIC_EV_CONNECT_REQUEST, listener, &event);
+    th_event_wait(peer->guest, RNIC_EV_CONNECT_REQUEST, peer->listener, &event);
     g_assert_cmpuint(
         th_accept(peer->qp, GUINT32_FROM_LE(event.conn_id), &params), ==,
         RNIC_ADMIN_OK);
@@ -73,6 +92,8 @@ void iw_free(struct iw_peer *peer)
         close(peer->fd);
     }
     th_guest_free(peer->guest);
+    g_free(peer->oracle.shadow);
+    g_array_unref(peer->oracle.allowed);
 }
 
 /* ---- Building ---- */
@@ -267,6 +288,7 @@ void iw_wait_recv(struct iw_peer *peer, uint64_t wr_id,
     struct rnic_cqe cqe;
 
     th_cq_wait(peer->qp->attr.recv_cq, &cqe);
+    peer->oracle.recvs++;
     g_assert_cmpuint(GUINT64_FROM_LE(cqe.wr_id), ==, wr_id);
     g_assert_cmpuint(cqe.status, ==, status);
     g_assert_cmpuint(GUINT32_FROM_LE(cqe.byte_len), ==, byte_len);
@@ -278,6 +300,7 @@ void iw_wait_send(struct iw_peer *peer, uint64_t wr_id,
     struct rnic_cqe cqe;
 
     th_cq_wait(peer->qp->attr.send_cq, &cqe);
+    peer->oracle.sends++;
     g_assert_cmpuint(GUINT64_FROM_LE(cqe.wr_id), ==, wr_id);
     g_assert_cmpuint(cqe.status, ==, status);
 }
@@ -296,4 +319,5 @@ void iw_post_read(struct iw_peer *peer, uint64_t wr_id, uint64_t offset,
     };
 
     th_post_send(peer->qp, &wr, 1);
+    peer->oracle.reads++;
 }

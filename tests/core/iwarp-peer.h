@@ -9,18 +9,41 @@
 #define TESTS_CORE_IWARP_PEER_H
 
 #include "harness.h"
+#include "usage.h"
+
+#define IW_DEVICE "10.0.0.1"
+#define IW_PEER   "10.0.0.2"
 
 #define PEER_IOVA     0x100000ull
 #define PEER_BUF      (256u << 10)
 #define PEER_FPDU_MAX (2 + 65535 + 3 + 4)
+#define PEER_GUARD    (64u << 10)
+
+/* What iwarp-oracle.c knows of a peer */
+struct iw_oracle {
+    struct th_buf guard[2]; /* beside the buffer in DMA space, in no region */
+    struct th_buf local;    /* behind it in TO space, without remote rights */
+    struct th_buf scratch;  /* of connections that the oracle makes */
+    uint32_t scratch_stag;
+    uint8_t *shadow;              /* what the buffer must hold */
+    GArray *allowed;              /* struct iw_range: where it need not */
+    struct usage before;          /* when nothing was connected */
+    size_t later;                 /* octets of heap that it does not know of */
+    unsigned recvs, sends, reads; /* CQEs taken; Reads posted */
+    /* Of the oldest request when the connection ends; others are flushed */
+    enum rnic_wc_status recv_status, send_status;
+};
 
 struct iw_peer {
     struct th_guest *guest;
     struct th_qp *qp;
     struct th_buf buf; /* of the device's guest, registered */
     uint32_t stag;     /* all rights */
-    int fd;
+    uint32_t listener; /* of the device at IW_DEVICE */
+    uint16_t port;
+    int fd; /* -1: none */
     bool crc;
+    struct iw_oracle oracle;
 };
 
 struct iw_options {
@@ -31,9 +54,46 @@ struct iw_options {
 
 /* CRC as said, IRD and ORD of 4 */
 void iw_options_init(struct iw_options *options, bool crc);
+/* A guest with a listener, a buffer of 0xee and a QP, and nothing connected.
+ * NULL: default options */
+void iw_listen(struct iw_peer *peer, const struct th_options *th);
 /* The device is the responder; no peer-to-peer mode */
 void iw_start(struct iw_peer *peer, const struct iw_options *options);
 void iw_free(struct iw_peer *peer);
+
+/*
+ * The oracle (iwarp-oracle.c): what must hold after anything that a peer did.
+ * Each of iw_expect_refused(), _dropped(), _harmless() and iw_check_after()
+ * ends the connection and leaves nothing but iw_free() to do. They assert that
+ *
+ * - no octet changed in the buffer, around it and in the regions beside it, but
+ *   those that iw_allow() named;
+ * - the end was told once, and everything posted completed exactly once, as
+ *   flushed (the oldest: as oracle.recv_status and oracle.send_status say);
+ * - the same listener serves another connection at once, with data both ways;
+ * - after that the process has as many files and threads as before, and hardly
+ *   more memory.
+ */
+/* One Terminate with this code, nothing behind it, FIN. @ulpdu as with
+ * iw_expect_term() */
+void iw_expect_refused(struct iw_peer *peer, uint8_t layer, uint8_t etype,
+                       uint8_t code, uint8_t *ulpdu);
+/* The connection ends without a Terminate */
+void iw_expect_dropped(struct iw_peer *peer);
+/* Nothing of the kind: a Send with MSN @msn still arrives, and FIN ends it */
+void iw_expect_harmless(struct iw_peer *peer, uint32_t msn);
+/* What they have in common; for a connection that ended, or was never made */
+void iw_check_after(struct iw_peer *peer);
+/* From now on the buffer holds what it must hold. Once the test has written it */
+void iw_watch(struct iw_peer *peer);
+/* The device may change these octets of the buffer */
+void iw_allow(struct iw_peer *peer, size_t offset, size_t len);
+void iw_check_memory(struct iw_peer *peer);
+/* What this process holds now is what it must hold in the end */
+void iw_baseline(struct iw_peer *peer);
+/* Takes what completed, and asserts that it is all that was posted. Once the
+ * QP is in ERROR */
+void iw_check_flushed(struct iw_peer *peer);
 
 /* DDP control octets and RDMAP opcodes, RFC 5041 section 4, RFC 5040 4.1 */
 #define IW_TAGGED   0xc1 /* T, L, DV 1 */
