@@ -155,8 +155,7 @@ static void wait_gone(struct th_guest *guest)
     th_wait(!guest->dev->cm->conns.length && !guest->dev->draining.length);
 }
 
-/* Another connection to the same listener, with data both ways */
-static void connect_again(struct iw_peer *peer)
+void iw_connect_again(struct iw_peer *peer)
 {
     static const uint8_t hello[] = "hello again";
     struct th_guest *guest = peer->guest;
@@ -220,7 +219,7 @@ void iw_check_after(struct iw_peer *peer)
         peer->fd = -1;
     }
     wait_gone(peer->guest);
-    connect_again(peer);
+    iw_connect_again(peer);
     th_qp_free(peer->qp);
     wait_gone(peer->guest);
     usage_check(&peer->oracle.before, HEAP_SLACK + peer->oracle.later,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "iwarp-peer.h"
+#include "qp-private.h"
 #include "raw-peer.h"
 
 #include <string.h>
@@ -94,6 +95,28 @@ void iw_free(struct iw_peer *peer)
     th_guest_free(peer->guest);
     g_free(peer->oracle.shadow);
     g_array_unref(peer->oracle.allowed);
+}
+
+int iw_device_fd(struct iw_peer *peer)
+{
+    return rnic_qp_find(peer->guest->dev, peer->qp->qpn)->stream->source.fd;
+}
+
+void iw_open_gate(struct iw_peer *peer)
+{
+    uint8_t ulpdu[16];
+
+    iw_send(peer, ulpdu, iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, 1, 0, NULL, 0));
+    th_wait(!th_qp_gated(peer->qp));
+}
+
+void iw_add(const char *name, GTestDataFunc test)
+{
+    g_autofree char *off = g_strdup_printf("/wire/%s/crc-off", name);
+    g_autofree char *on = g_strdup_printf("/wire/%s/crc-on", name);
+
+    g_test_add_data_func(off, GINT_TO_POINTER(false), test);
+    g_test_add_data_func(on, GINT_TO_POINTER(true), test);
 }
 
 /* ---- Building ---- */

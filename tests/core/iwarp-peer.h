@@ -60,6 +60,13 @@ void iw_listen(struct iw_peer *peer, const struct th_options *th);
 /* The device is the responder; no peer-to-peer mode */
 void iw_start(struct iw_peer *peer, const struct iw_options *options);
 void iw_free(struct iw_peer *peer);
+/* The device's socket of this connection */
+int iw_device_fd(struct iw_peer *peer);
+/* Opens the gate of the responder, by an empty Write */
+void iw_open_gate(struct iw_peer *peer);
+/* Adds @test as /wire/NAME/crc-off and /wire/NAME/crc-on, with GINT_TO_POINTER()
+ * of that. @name starts with the case's number: S01 to S50, F01 to ... */
+void iw_add(const char *name, GTestDataFunc test);
 
 /*
  * The oracle (iwarp-oracle.c): what must hold after anything that a peer did.
@@ -82,6 +89,8 @@ void iw_expect_refused(struct iw_peer *peer, uint8_t layer, uint8_t etype,
 void iw_expect_dropped(struct iw_peer *peer);
 /* Nothing of the kind: a Send with MSN @msn still arrives, and FIN ends it */
 void iw_expect_harmless(struct iw_peer *peer, uint32_t msn);
+/* Another connection to the same listener carries data both ways, and ends */
+void iw_connect_again(struct iw_peer *peer);
 /* What they have in common; for a connection that ended, or was never made */
 void iw_check_after(struct iw_peer *peer);
 /* From now on the buffer holds what it must hold. Once the test has written it */

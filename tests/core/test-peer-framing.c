@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * MPA framing and DDP segments, valid and hostile, as a peer may send them
+ * MPA framing, valid and hostile, as a peer may send it: F01 to F20
  */
 #include "iwarp-peer.h"
 #include "raw-peer.h"
+#include "wire-io.h"
 
 #include <string.h>
 #include <sys/socket.h>
@@ -15,14 +16,6 @@ static void start(struct iw_peer *p, gconstpointer crc)
 
     iw_options_init(&options, GPOINTER_TO_INT(crc));
     iw_start(p, &options);
-    memset(p->buf.ptr, 0xee, PEER_BUF);
-}
-
-static void check_untouched(struct iw_peer *p, size_t from, size_t to)
-{
-    for (; from < to; from++) {
-        g_assert_cmpuint(p->buf.ptr[from], ==, 0xee);
-    }
 }
 
 /* ---- Where FPDUs are cut ---- */
@@ -46,25 +39,40 @@ static size_t some_fpdus(struct iw_peer *p, uint8_t *to, uint32_t msn)
     return len;
 }
 
+/* Where they put their payload */
+static void allow_some(struct iw_peer *p)
+{
+    iw_allow(p, 0, 300);
+    iw_allow(p, 1000, 35);
+}
+
+static void check_some(struct iw_peer *p, uint32_t msn)
+{
+    th_check_filled(p->buf.ptr, 300, msn);
+    th_check_filled(p->buf.ptr + 1000, 35, msn);
+}
+
 static void test_every_octet_in_a_segment_of_its_own(gconstpointer crc)
 {
+    struct wire_reads before, after;
     uint8_t octets[2048];
     struct iw_peer p;
-    size_t len, i;
+    size_t len;
+    int fd;
 
     start(&p, crc);
+    allow_some(&p);
     iw_post_recv(&p, 1, 1000, 35);
     len = some_fpdus(&p, octets, 1);
-    for (i = 0; i < len; i++) {
-        raw_send(p.fd, octets + i, 1);
-        th_step(0);
-        th_step(0);
-    }
+    fd = iw_device_fd(&p);
+    before = wire_reads(fd);
+    raw_send_singly(p.fd, octets, len);
+    after = wire_reads(fd);
+    g_assert_cmpuint(after.octets - before.octets, ==, len);
+    g_assert_cmpuint(after.calls - before.calls, ==, len);
     iw_wait_recv(&p, 1, RNIC_WC_SUCCESS, 35);
-    th_check_filled(p.buf.ptr, 300, 1);
-    th_check_filled(p.buf.ptr + 1000, 35, 1);
-    check_untouched(&p, 300, 1000);
-    check_untouched(&p, 1035, 5000);
+    check_some(&p, 1);
+    iw_expect_harmless(&p, 2);
     iw_free(&p);
 }
 
@@ -76,55 +84,67 @@ static void test_cut_at_every_place(gconstpointer crc)
     size_t len, cut;
 
     start(&p, crc);
+    allow_some(&p);
     len = some_fpdus(&p, octets, msn);
     for (cut = 1; cut < len; cut++, msn++) {
+        uint64_t taken = wire_taken();
+
         some_fpdus(&p, octets, msn);
         iw_post_recv(&p, msn, 1000, 35);
         raw_send_whole(p.fd, octets, cut);
-        th_run_for(1);
+        th_wait(wire_taken() == taken + cut);
         raw_send_whole(p.fd, octets + cut, len - cut);
         iw_wait_recv(&p, msn, RNIC_WC_SUCCESS, 35);
-        th_check_filled(p.buf.ptr, 300, msn);
-        th_check_filled(p.buf.ptr + 1000, 35, msn);
+        check_some(&p, msn);
     }
-    check_untouched(&p, 300, 1000);
-    check_untouched(&p, 1035, 5000);
+    iw_expect_harmless(&p, msn);
     iw_free(&p);
 }
 
 static void test_many_fpdus_in_one_segment(gconstpointer crc)
 {
     g_autofree uint8_t *octets = g_malloc(65536);
-    uint8_t ulpdu[64];
+    uint8_t ulpdu[64], payload[11];
     struct iw_peer p;
     size_t len = 0;
     unsigned i;
 
     start(&p, crc);
+    iw_allow(&p, 0, 500);
     for (i = 0; i < 50; i++) {
+        th_fill(payload, 10, i);
         iw_post_recv(&p, i, i * 10, 10);
         len += iw_fpdu(&p, octets + len, ulpdu,
                        iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, i + 1, 0,
-                                   "0123456789", i % 11));
+                                   payload, i % 11));
     }
-    raw_send(p.fd, octets, len);
+    raw_send_whole(p.fd, octets, len);
     for (i = 0; i < 50; i++) {
         iw_wait_recv(&p, i, RNIC_WC_SUCCESS, i % 11);
+        th_check_filled(p.buf.ptr + i * 10, i % 11, i);
     }
+    iw_expect_harmless(&p, 51);
     iw_free(&p);
 }
 
-static void test_pads_that_are_sent_are_zero(gconstpointer crc)
+/* ---- Pads and lengths ---- */
+
+static void test_every_pad(gconstpointer crc)
 {
     uint8_t ulpdu[65536];
     struct iw_peer p;
     unsigned i;
 
     start(&p, crc);
-    iw_post_recv(&p, 1, 0, 0);
-    iw_send_message(&p, 1, 0);
-    iw_wait_recv(&p, 1, RNIC_WC_SUCCESS, 0);
-    memset(p.buf.ptr, 0xff, 64);
+    iw_allow(&p, 0, 9);
+    for (i = 0; i < 9; i++) {
+        iw_post_recv(&p, i, 0, 9);
+        iw_send_message(&p, i + 1, i);
+        iw_wait_recv(&p, i, RNIC_WC_SUCCESS, i);
+        th_check_filled(p.buf.ptr, i, i + 1);
+    }
+    /* And those of the device are zero, as iw_recv() checks */
+    memset(p.buf.ptr, 0xff, 9);
     for (i = 0; i < 9; i++) {
         struct th_wr wr = {
             .opcode = i % 2 ? RNIC_WR_SEND : RNIC_WR_WRITE,
@@ -135,6 +155,7 @@ static void test_pads_that_are_sent_are_zero(gconstpointer crc)
         th_post_send(p.qp, &wr, 1);
         g_assert_cmpuint(iw_recv(&p, ulpdu), ==, (i % 2 ? 18 : 14) + i);
     }
+    iw_expect_harmless(&p, 10);
     iw_free(&p);
 }
 
@@ -142,23 +163,27 @@ static void test_pad_is_not_looked_at(gconstpointer crc)
 {
     uint8_t ulpdu[64], fpdu[64];
     struct iw_peer p;
-    size_t len;
-    uint32_t sum;
+    unsigned pad;
 
     start(&p, crc);
-    iw_post_recv(&p, 1, 0, 100);
-    /* ULPDU 23: pad of 3 */
-    len = iw_fpdu(
-        &p, fpdu, ulpdu,
-        iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, 1, 0, "hello", 5));
-    memset(fpdu + len - 7, 0x5a, 3);
-    if (p.crc) {
-        sum = GUINT32_TO_LE(iw_crc32c(fpdu, len - 4));
-        memcpy(fpdu + len - 4, &sum, 4);
+    iw_allow(&p, 0, 8);
+    for (pad = 1; pad <= 3; pad++) {
+        size_t len = iw_fpdu(&p, fpdu, ulpdu,
+                             iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, pad,
+                                         0, "payload!", 8 - pad));
+
+        iw_post_recv(&p, pad, 0, 8);
+        memset(fpdu + len - 4 - pad, 0x5a, pad);
+        if (p.crc) {
+            uint32_t sum = GUINT32_TO_LE(iw_crc32c(fpdu, len - 4));
+
+            memcpy(fpdu + len - 4, &sum, 4);
+        }
+        raw_send(p.fd, fpdu, len);
+        iw_wait_recv(&p, pad, RNIC_WC_SUCCESS, 8 - pad);
+        g_assert_cmpmem(p.buf.ptr, 8 - pad, "payload!", 8 - pad);
     }
-    raw_send(p.fd, fpdu, len);
-    iw_wait_recv(&p, 1, RNIC_WC_SUCCESS, 5);
-    g_assert_cmpmem(p.buf.ptr, 5, "hello", 5);
+    iw_expect_harmless(&p, 4);
     iw_free(&p);
 }
 
@@ -172,6 +197,7 @@ static void test_longest_ulpdus(gconstpointer crc)
 
     start(&p, crc);
     for (i = 0; i < G_N_ELEMENTS(lens); i++) {
+        iw_allow(&p, 5, lens[i] - 14);
         th_fill(payload, 65536, i);
         iw_send(&p, ulpdu,
                 iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag, PEER_IOVA + 5,
@@ -180,9 +206,124 @@ static void test_longest_ulpdus(gconstpointer crc)
         iw_send_message(&p, i + 1, 0);
         iw_wait_recv(&p, i, RNIC_WC_SUCCESS, 0);
         th_check_filled(p.buf.ptr + 5, lens[i] - 14, i);
+        iw_check_memory(&p);
     }
-    check_untouched(&p, 0, 5);
-    check_untouched(&p, 5 + 65535 - 14, PEER_BUF);
+    iw_expect_harmless(&p, i + 1);
+    iw_free(&p);
+}
+
+/* ---- Bad CRCs ---- */
+
+/* How a good Send, whose CRC field starts at @crc, is spoilt */
+static void spoil_first_bit(uint8_t *fpdu, size_t crc)
+{
+    fpdu[crc] ^= 0x01;
+}
+
+static void spoil_last_bit(uint8_t *fpdu, size_t crc)
+{
+    fpdu[crc + 3] ^= 0x80;
+}
+
+static void spoil_header(uint8_t *fpdu, size_t crc)
+{
+    fpdu[2 + 14] ^= 0x20;
+}
+
+static void spoil_payload(uint8_t *fpdu, size_t crc)
+{
+    fpdu[22] ^= 0x80;
+}
+
+static void spoil_order(uint8_t *fpdu, size_t crc)
+{
+    uint32_t sum;
+
+    memcpy(&sum, fpdu + crc, 4);
+    sum = GUINT32_SWAP_LE_BE(sum);
+    memcpy(fpdu + crc, &sum, 4);
+}
+
+/* The sender summed zeros */
+static void spoil_pad(uint8_t *fpdu, size_t crc)
+{
+    fpdu[crc - 1] = 1;
+}
+
+static const struct spoilt {
+    const char *name;
+    void (*spoil)(uint8_t *fpdu, size_t crc);
+} spoilt[] = {
+    { "F06/pad-summed-as-zero", spoil_pad },
+    { "F07/first-bit", spoil_first_bit },
+    { "F07/last-bit", spoil_last_bit },
+    { "F07/bit-of-the-header", spoil_header },
+    { "F07/bit-of-the-payload", spoil_payload },
+    { "F08/opposite-order", spoil_order },
+};
+
+static void expect_bad_crc(struct iw_peer *p)
+{
+    uint8_t term[70];
+
+    iw_expect_refused(p, 2, 0, 0x02, term);
+    /* No header can be trusted */
+    g_assert_cmphex(term[20], ==, 0);
+    g_assert_cmpuint(th_stat(p->guest, RNIC_STAT_rx_crc_errors), ==, 1);
+}
+
+static void test_bad_crc(gconstpointer data)
+{
+    const struct spoilt *row = data;
+    uint8_t ulpdu[64], fpdu[64];
+    struct iw_peer p;
+    size_t len;
+
+    start(&p, GINT_TO_POINTER(true));
+    iw_post_recv(&p, 1, 0, 100);
+    iw_post_recv(&p, 2, 0, 100);
+    /* ULPDU of 23 octets, pad of 3 */
+    len = iw_fpdu(
+        &p, fpdu, ulpdu,
+        iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, 1, 0, "hello", 5));
+    row->spoil(fpdu, len - 4);
+    raw_send(p.fd, fpdu, len);
+    expect_bad_crc(&p);
+    iw_free(&p);
+}
+
+static void test_bad_crc_of_a_write_to_a_bad_stag(void)
+{
+    uint8_t ulpdu[64], fpdu[64];
+    struct iw_peer p;
+    size_t len;
+
+    start(&p, GINT_TO_POINTER(true));
+    len = iw_fpdu(&p, fpdu, ulpdu,
+                  iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, 1, 2, "x", 1));
+    fpdu[len - 1] ^= 0x10;
+    raw_send(p.fd, fpdu, len);
+    expect_bad_crc(&p);
+    iw_free(&p);
+}
+
+static void test_good_fpdus_behind_a_bad_one(void)
+{
+    uint8_t octets[4096], ulpdu[64];
+    struct iw_peer p;
+    size_t len;
+
+    start(&p, GINT_TO_POINTER(true));
+    iw_post_recv(&p, 1, 1000, 35);
+    iw_post_recv(&p, 2, 2000, 100);
+    len = iw_fpdu(
+        &p, octets, ulpdu,
+        iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, 1, 0, "hello", 5));
+    octets[len - 1] ^= 1;
+    len += some_fpdus(&p, octets + len, 1);
+    len += some_fpdus(&p, octets + len, 2);
+    raw_send(p.fd, octets, len);
+    expect_bad_crc(&p);
     iw_free(&p);
 }
 
@@ -193,155 +334,157 @@ static void test_crc_field_is_ignored_with_crc_off(void)
     size_t len;
 
     start(&p, GINT_TO_POINTER(false));
+    iw_allow(&p, 0, 1);
     iw_post_recv(&p, 1, 0, 100);
     len = iw_fpdu(&p, fpdu, ulpdu,
                   iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, 1, 0, "x", 1));
     memset(fpdu + len - 4, 0x77, 4);
     raw_send(p.fd, fpdu, len);
     iw_wait_recv(&p, 1, RNIC_WC_SUCCESS, 1);
+    iw_expect_harmless(&p, 2);
     iw_free(&p);
 }
 
-/* ---- Bad CRCs ---- */
+/* ---- Lengths that do not fit ---- */
 
-enum crc_damage { CRC_BIT, CRC_ORDER, CRC_PAYLOAD, CRC_PAD, CRC_STAG };
-
-static void test_bad_crc(gconstpointer data)
+static void short_ulpdu(gconstpointer crc, const uint8_t *ulpdu, size_t len)
 {
-    uint8_t ulpdu[64], fpdu[64], term[70];
     struct iw_peer p;
-    size_t len;
-
-    start(&p, GINT_TO_POINTER(true));
-    iw_post_recv(&p, 1, 0, 100);
-    iw_post_recv(&p, 2, 0, 100);
-    len = iw_fpdu(
-        &p, fpdu, ulpdu,
-        iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, 1, 0, "hello", 5));
-    switch ((enum crc_damage)GPOINTER_TO_INT(data)) {
-    case CRC_BIT:
-        fpdu[len - 4] ^= 1;
-        break;
-    case CRC_ORDER: {
-        uint32_t sum;
-
-        memcpy(&sum, fpdu + len - 4, 4);
-        sum = GUINT32_SWAP_LE_BE(sum);
-        memcpy(fpdu + len - 4, &sum, 4);
-    } break;
-    case CRC_PAYLOAD:
-        fpdu[22] ^= 0x80;
-        break;
-    case CRC_PAD:
-        fpdu[len - 5] = 1;
-        break;
-    case CRC_STAG:
-        /* Also wrong otherwise: the CRC comes first */
-        len = iw_fpdu(&p, fpdu, ulpdu,
-                      iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, 1, 2, "x", 1));
-        fpdu[len - 1] ^= 0x10;
-        break;
-    }
-    raw_send(p.fd, fpdu, len);
-    /* Good ones behind it are not looked at */
-    iw_send_message(&p, 1, 5);
-    iw_send_message(&p, 2, 5);
-    iw_expect_refused(&p, 2, 0, 0x02, term);
-    /* No header can be trusted */
-    g_assert_cmpuint(term[20], ==, 0);
-    g_assert_cmpuint(th_stat(p.guest, RNIC_STAT_rx_crc_errors), ==, 1);
-    iw_free(&p);
-}
-
-/* ---- Lengths ---- */
-
-static void test_ulpdu_without_room_for_a_header(gconstpointer crc)
-{
-    static const uint16_t lens[] = { 0, 1, 13 };
-    uint8_t ulpdu[64] = { IW_TAGGED, IW_WRITE };
-    unsigned i;
-
-    for (i = 0; i < G_N_ELEMENTS(lens); i++) {
-        struct iw_peer p;
-
-        start(&p, crc);
-        iw_send(&p, ulpdu, lens[i]);
-        iw_expect_term(&p, 2, 0, 0x03, NULL);
-        iw_free(&p);
-    }
-}
-
-static void test_ulpdu_shorter_than_its_headers(gconstpointer crc)
-{
-    uint8_t ulpdu[128];
-    struct iw_peer p;
-    size_t len;
 
     start(&p, crc);
-    len = iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, 1, 0, NULL, 0);
-    iw_send(&p, ulpdu, len - 1);
-    iw_expect_term(&p, 2, 0, 0x03, NULL);
-    iw_free(&p);
-
-    start(&p, crc);
-    len = iw_read_request(ulpdu, 1, 0, 0, 0, 1, 0);
-    iw_send(&p, ulpdu, len - 1);
-    iw_expect_term(&p, 2, 0, 0x03, NULL);
+    iw_post_recv(&p, 1, 0, 1000);
+    iw_send(&p, ulpdu, len);
+    iw_expect_refused(&p, 2, 0, 0x03, NULL);
     iw_free(&p);
 }
 
-static void test_read_request_with_a_trailer(gconstpointer crc)
+static void test_ulpdu_of_0(gconstpointer crc)
+{
+    short_ulpdu(crc, (const uint8_t *)"", 0);
+}
+
+static void test_ulpdu_of_1(gconstpointer crc)
+{
+    static const uint8_t tagged = IW_TAGGED, untagged = IW_UNTAGGED;
+
+    short_ulpdu(crc, &tagged, 1);
+    short_ulpdu(crc, &untagged, 1);
+}
+
+static void test_ulpdu_of_13(gconstpointer crc)
+{
+    static const uint8_t tagged[13] = { IW_TAGGED, IW_WRITE };
+    static const uint8_t untagged[13] = { IW_UNTAGGED, IW_SEND };
+
+    short_ulpdu(crc, tagged, 13);
+    short_ulpdu(crc, untagged, 13);
+}
+
+static void test_send_of_17(gconstpointer crc)
+{
+    uint8_t ulpdu[64];
+
+    iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, 1, 0, NULL, 0);
+    short_ulpdu(crc, ulpdu, 17);
+}
+
+static void test_read_request_of_45(gconstpointer crc)
+{
+    uint8_t ulpdu[64];
+
+    iw_read_request(ulpdu, 1, 0, 0, 0, 1, 0);
+    short_ulpdu(crc, ulpdu, 45);
+}
+
+/* A Terminate, even such a one, is not answered */
+static void test_terminate_of_21(gconstpointer crc)
+{
+    uint8_t ulpdu[64];
+    struct iw_peer p;
+
+    start(&p, crc);
+    iw_post_recv(&p, 1, 0, 1000);
+    iw_untagged(ulpdu, IW_UNTAGGED, IW_TERM, 0, 2, 1, 0, "\0\0\0\0", 4);
+    iw_send(&p, ulpdu, 21);
+    iw_expect_dropped(&p);
+    iw_free(&p);
+}
+
+/* Nothing is read, as iw_expect_term() sees no response before it; and nothing
+ * is placed */
+static void read_request_of(gconstpointer crc, size_t len)
 {
     uint8_t ulpdu[128] = { 0 };
     struct iw_peer p;
-    size_t len;
 
     start(&p, crc);
-    len = iw_read_request(ulpdu, 1, 0, 0, 4, p.stag, PEER_IOVA);
-    iw_send(&p, ulpdu, len + 1);
-    iw_expect_term(&p, 0, 2, 0xff, NULL);
+    iw_read_request(ulpdu, 1, p.stag, PEER_IOVA, 4, p.stag, PEER_IOVA + 100);
+    iw_send(&p, ulpdu, len);
+    g_assert_cmpuint(iw_recv(&p, ulpdu), ==, 24 + 18);
+    g_assert_cmphex(ulpdu[1], ==, IW_TERM);
+    g_assert_cmphex(ulpdu[18], ==, 0x02);
+    g_assert_cmphex(ulpdu[19], ==, 0xff);
+    iw_expect_error(&p);
+    iw_check_after(&p);
     iw_free(&p);
 }
 
-static void test_a_length_and_then_nothing(gconstpointer crc)
+static void test_read_request_of_47(gconstpointer crc)
 {
+    read_request_of(crc, 47);
+}
+
+static void test_read_request_of_100(gconstpointer crc)
+{
+    read_request_of(crc, 100);
+}
+
+/* ---- Ends ---- */
+
+static void fin_after(gconstpointer crc, size_t octets_of_write)
+{
+    uint8_t octets[512], ulpdu[256], payload[200];
+    struct rnic_aeqe event;
     struct iw_peer p;
+    size_t len;
 
     start(&p, crc);
-    raw_send(p.fd, "\xff\xff", 2);
-    raw_silent(p.fd, 50);
-    g_assert_cmpuint(th_qp_state(p.qp), ==, RNIC_QPS_RTS);
+    iw_post_recv(&p, 1, 1000, 35);
+    if (!p.crc) {
+        /* Part of a message may be in place when it ends */
+        iw_allow(&p, 0, 200);
+    }
+    th_fill(payload, sizeof(payload), 1);
+    len = iw_fpdu(&p, octets, ulpdu,
+                  iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag, PEER_IOVA,
+                            payload, sizeof(payload)));
+    g_assert_cmpuint(octets_of_write, <, len);
+    raw_send(p.fd, octets, octets_of_write);
     shutdown(p.fd, SHUT_WR);
-    iw_expect_close(&p);
+    th_event_wait(p.guest, RNIC_EV_DISCONNECT, p.qp->qpn, &event);
+    g_assert_cmpuint(GUINT16_FROM_LE(event.status), ==, RNIC_CM_RESET);
+    iw_expect_dropped(&p);
     iw_free(&p);
 }
 
 static void test_fin_within_an_fpdu(gconstpointer crc)
 {
-    uint8_t octets[2048];
-    struct iw_peer p;
-    struct rnic_aeqe event;
-    size_t len;
+    static const size_t places[] = { 1, 2, 9, 16, 17, 100, 216, 218, 219 };
+    unsigned i;
 
-    start(&p, crc);
-    iw_post_recv(&p, 1, 1000, 35);
-    len = some_fpdus(&p, octets, 1);
-    raw_send(p.fd, octets, len - 6);
-    shutdown(p.fd, SHUT_WR);
-    th_event_wait(p.guest, RNIC_EV_DISCONNECT, p.qp->qpn, &event);
-    g_assert_cmpuint(GUINT16_FROM_LE(event.status), ==, RNIC_CM_RESET);
-    iw_expect_close(&p);
-    iw_wait_recv(&p, 1, RNIC_WC_WR_FLUSH_ERR, 0);
-    iw_free(&p);
+    for (i = 0; i < G_N_ELEMENTS(places); i++) {
+        fin_after(crc, places[i]);
+    }
 }
 
 static void test_fin_within_a_message(gconstpointer crc)
 {
     uint8_t ulpdu[64];
-    struct iw_peer p;
     struct rnic_aeqe event;
+    struct iw_peer p;
 
     start(&p, crc);
+    iw_allow(&p, 0, 5);
     iw_post_recv(&p, 1, 0, 100);
     iw_send(&p, ulpdu,
             iw_untagged(ulpdu, IW_UNTAGGED & ~IW_NOT_LAST, IW_SEND, 0, 0, 1, 0,
@@ -349,18 +492,18 @@ static void test_fin_within_a_message(gconstpointer crc)
     shutdown(p.fd, SHUT_WR);
     th_event_wait(p.guest, RNIC_EV_DISCONNECT, p.qp->qpn, &event);
     g_assert_cmpuint(GUINT16_FROM_LE(event.status), ==, RNIC_CM_RESET);
-    iw_expect_close(&p);
-    iw_wait_recv(&p, 1, RNIC_WC_WR_FLUSH_ERR, 0);
+    iw_expect_dropped(&p);
     iw_free(&p);
 }
 
 static void test_reset_behind_a_terminate(gconstpointer crc)
 {
     uint8_t ulpdu[64];
-    struct iw_peer p;
     struct rnic_aeqe event;
+    struct iw_peer p;
 
     start(&p, crc);
+    iw_post_recv(&p, 1, 0, 100);
     rnic_device_quiesce(p.guest->dev);
     iw_send(&p, ulpdu,
             iw_untagged(ulpdu, IW_UNTAGGED, IW_TERM, 0, 2, 1, 0,
@@ -376,46 +519,112 @@ static void test_reset_behind_a_terminate(gconstpointer crc)
     g_assert_cmphex(GUINT32_FROM_LE(event.term), ==,
                     RNIC_TERM_VALID | RNIC_TERM_REMOTE | 0x010101);
     iw_expect_error(&p);
+    iw_check_after(&p);
+    g_assert_cmpuint(th_stat(p.guest, RNIC_STAT_term_sent), ==, 0);
     iw_free(&p);
 }
 
-static void add(const char *name, GTestDataFunc test)
-{
-    g_autofree char *off = g_strdup_printf("/peer/crc-off/%s", name);
-    g_autofree char *on = g_strdup_printf("/peer/crc-on/%s", name);
+/* ---- Peers that stall ---- */
 
-    g_test_add_data_func(off, GINT_TO_POINTER(false), test);
-    g_test_add_data_func(on, GINT_TO_POINTER(true), test);
+static void test_peer_that_stops_reading(gconstpointer crc)
+{
+    g_autofree uint8_t *ulpdu = g_malloc(65536);
+    struct rnic_cqe cqe;
+    struct iw_peer p;
+    unsigned i;
+    size_t got;
+
+    start(&p, crc);
+    iw_open_gate(&p);
+    th_fill(p.buf.ptr, PEER_BUF, 3);
+    iw_watch(&p);
+    /* More than TCP holds */
+    for (i = 0; i < 60; i++) {
+        struct th_wr wr = {
+            .opcode = RNIC_WR_WRITE,
+            .flags = RNIC_WQE_SIGNALED,
+            .wr_id = i,
+            .sge = { th_sge(p.stag, PEER_IOVA, PEER_BUF) },
+            .num_sge = 1,
+        };
+
+        th_post_send(p.qp, &wr, 1);
+    }
+    th_run_for(50);
+    /* Others are served meanwhile, again and again */
+    for (i = 0; i < 3; i++) {
+        iw_connect_again(&p);
+    }
+    i = 0;
+    while (th_cq_poll(p.qp->attr.send_cq, &cqe)) {
+        i++;
+        p.oracle.sends++;
+    }
+    g_assert_cmpuint(i, <, 60);
+    /* And nothing was lost */
+    for (got = 0; got < (size_t)60 * PEER_BUF; got += i) {
+        i = iw_recv(&p, ulpdu) - 14;
+        g_assert_cmpmem(ulpdu + 14, i, p.buf.ptr + got % PEER_BUF, i);
+    }
+    while (p.oracle.sends < 60) {
+        iw_wait_send(&p, p.oracle.sends, RNIC_WC_SUCCESS);
+    }
+    iw_expect_harmless(&p, 1);
+    iw_free(&p);
+}
+
+static void test_a_length_and_then_nothing(gconstpointer crc)
+{
+    struct usage before;
+    struct iw_peer p;
+
+    start(&p, crc);
+    iw_post_recv(&p, 1, 0, 100);
+    before = usage_now();
+    raw_send(p.fd, "\xff\xff", 2);
+    raw_silent(p.fd, 50);
+    g_assert_cmpuint(th_qp_state(p.qp), ==, RNIC_QPS_RTS);
+    usage_check(&before, 128 << 10, 1000);
+    shutdown(p.fd, SHUT_WR);
+    iw_expect_dropped(&p);
+    iw_free(&p);
 }
 
 int main(int argc, char **argv)
 {
+    unsigned i;
 
     g_test_init(&argc, &argv, NULL);
-    add("every-octet-in-a-segment", test_every_octet_in_a_segment_of_its_own);
-    add("cut-at-every-place", test_cut_at_every_place);
-    add("many-fpdus-in-one-segment", test_many_fpdus_in_one_segment);
-    add("sent-pads-are-zero", test_pads_that_are_sent_are_zero);
-    add("pad-is-not-looked-at", test_pad_is_not_looked_at);
-    add("longest-ulpdus", test_longest_ulpdus);
-    g_test_add_func("/peer/crc-off/crc-field-is-ignored",
+    iw_add("F01/one-octet-a-segment", test_every_octet_in_a_segment_of_its_own);
+    iw_add("F02/many-in-one-segment", test_many_fpdus_in_one_segment);
+    iw_add("F03/cut-at-every-place", test_cut_at_every_place);
+    iw_add("F04/every-pad", test_every_pad);
+    iw_add("F05/pad-is-not-looked-at", test_pad_is_not_looked_at);
+    for (i = 0; i < G_N_ELEMENTS(spoilt); i++) {
+        g_autofree char *name =
+            g_strdup_printf("/wire/%s/crc-on", spoilt[i].name);
+
+        g_test_add_data_func(name, &spoilt[i], test_bad_crc);
+    }
+    g_test_add_func("/wire/F09/and-a-bad-stag/crc-on",
+                    test_bad_crc_of_a_write_to_a_bad_stag);
+    g_test_add_func("/wire/F10/good-ones-behind-it/crc-on",
+                    test_good_fpdus_behind_a_bad_one);
+    g_test_add_func("/wire/S04/crc-field-is-ignored/crc-off",
                     test_crc_field_is_ignored_with_crc_off);
-    g_test_add_data_func("/peer/bad-crc/bit", GINT_TO_POINTER(CRC_BIT),
-                         test_bad_crc);
-    g_test_add_data_func("/peer/bad-crc/order", GINT_TO_POINTER(CRC_ORDER),
-                         test_bad_crc);
-    g_test_add_data_func("/peer/bad-crc/payload", GINT_TO_POINTER(CRC_PAYLOAD),
-                         test_bad_crc);
-    g_test_add_data_func("/peer/bad-crc/pad", GINT_TO_POINTER(CRC_PAD),
-                         test_bad_crc);
-    g_test_add_data_func("/peer/bad-crc/and-bad-stag",
-                         GINT_TO_POINTER(CRC_STAG), test_bad_crc);
-    add("no-room-for-a-header", test_ulpdu_without_room_for_a_header);
-    add("shorter-than-its-headers", test_ulpdu_shorter_than_its_headers);
-    add("read-request-with-a-trailer", test_read_request_with_a_trailer);
-    add("a-length-and-then-nothing", test_a_length_and_then_nothing);
-    add("fin-within-an-fpdu", test_fin_within_an_fpdu);
-    add("fin-within-a-message", test_fin_within_a_message);
-    add("reset-behind-a-terminate", test_reset_behind_a_terminate);
+    iw_add("F11/ulpdu-of-0", test_ulpdu_of_0);
+    iw_add("F12/ulpdu-of-1", test_ulpdu_of_1);
+    iw_add("F12/ulpdu-of-13", test_ulpdu_of_13);
+    iw_add("F13/send-of-17", test_send_of_17);
+    iw_add("F13/read-request-of-45", test_read_request_of_45);
+    iw_add("F13/terminate-of-21", test_terminate_of_21);
+    iw_add("F14/read-request-of-47", test_read_request_of_47);
+    iw_add("F14/read-request-of-100", test_read_request_of_100);
+    iw_add("F15/longest-ulpdus", test_longest_ulpdus);
+    iw_add("F16/fin-within-an-fpdu", test_fin_within_an_fpdu);
+    iw_add("F17/fin-within-a-message", test_fin_within_a_message);
+    iw_add("F18/reset-behind-a-terminate", test_reset_behind_a_terminate);
+    iw_add("F19/peer-stops-reading", test_peer_that_stops_reading);
+    iw_add("F20/length-and-nothing", test_a_length_and_then_nothing);
     return g_test_run();
 }

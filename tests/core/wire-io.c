@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <glib.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,10 +19,12 @@ ssize_t __real_send(int fd, const void *buf, size_t len, int flags);
 ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __real_recv(int fd, void *buf, size_t len, int flags);
 ssize_t __real_recvmsg(int fd, struct msghdr *msg, int flags);
+int __real_connect(int fd, const struct sockaddr *to, socklen_t len);
 ssize_t __wrap_send(int fd, const void *buf, size_t len, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __wrap_recv(int fd, void *buf, size_t len, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags);
+int __wrap_connect(int fd, const struct sockaddr *to, socklen_t len);
 
 static struct {
     enum wire_slicing slicing;
@@ -122,6 +125,41 @@ struct wire_reads wire_reads(int fd)
 uint64_t wire_short_writes(void)
 {
     return atomic_load(&cut);
+}
+
+/* ---- Sequence numbers ---- */
+
+static uint32_t initial_sequence;
+
+/* In repair mode a socket takes one; out of it, it connects as any other */
+static bool set_sequence(int fd, uint32_t sequence)
+{
+    int on = 1, queue = TCP_SEND_QUEUE, off = TCP_REPAIR_OFF_NO_WP;
+
+    return setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &on, sizeof(on)) == 0 &&
+           setsockopt(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, &queue,
+                      sizeof(queue)) == 0 &&
+           setsockopt(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, &sequence,
+                      sizeof(sequence)) == 0 &&
+           setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &off, sizeof(off)) == 0;
+}
+
+bool wire_initial_sequence(uint32_t sequence)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool may = fd >= 0 && set_sequence(fd, sequence);
+
+    close(fd);
+    initial_sequence = may ? sequence : 0;
+    return may;
+}
+
+int __wrap_connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+    if (initial_sequence && to->sa_family == AF_INET) {
+        g_assert_true(set_sequence(fd, initial_sequence));
+    }
+    return __real_connect(fd, to, len);
 }
 
 /* ---- What the device calls ---- */

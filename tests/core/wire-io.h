@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Between the device and its sockets: the test programs are linked so that
- * the device's send(), sendmsg(), recv() and recvmsg() come here (--wrap).
+ * the device's send(), sendmsg(), recv() and recvmsg() come here (--wrap), and
+ * everybody's connect().
  * Tests' own sockets use sendto() and recvfrom(), which do not.
  *
  *   RNIC_TEST_SLICING=whole|one|random[:SEED]
@@ -30,6 +31,9 @@ struct wire_reads {
     uint64_t calls, octets;
 };
 struct wire_reads wire_reads(int fd);
+/* From now on each TCP connect(), the device's and the raw peer's, starts with
+ * this sequence number; 0: the host's choice. False: this process may not. */
+bool wire_initial_sequence(uint32_t sequence);
 /* How often a write of the device was cut short */
 uint64_t wire_short_writes(void);
 
