@@ -456,5 +456,7 @@ struct rdma_hw_stats *rnic_alloc_device_stats(struct ib_device *ibdev);
 struct rdma_hw_stats *rnic_alloc_port_stats(struct ib_device *ibdev, u32 port);
 int rnic_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		      u32 port, int index);
+int rnic_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp);
+int rnic_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq);
 
 #endif

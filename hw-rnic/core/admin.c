@@ -294,6 +294,13 @@ static enum rnic_admin_status cmd_query_stats(struct rnic_device *dev,
     return RNIC_ADMIN_OK;
 }
 
+static enum rnic_admin_status cmd_query_cq(struct rnic_device *dev,
+                                           const struct rnic_asqe *cmd,
+                                           struct rnic_acqe *resp)
+{
+    return rnic_cq_query(dev, GUINT32_FROM_LE(cmd->id.id), &resp->query_cq);
+}
+
 static enum rnic_admin_status cmd_create_netq(struct rnic_device *dev,
                                               const struct rnic_asqe *cmd,
                                               struct rnic_acqe *resp)
@@ -332,6 +339,7 @@ static const struct command {
                              cmd_create_cq,
                              { "CQ", "EQ", "context", "depth" } },
     [RNIC_CMD_MODIFY_CQ] = { "MODIFY_CQ", cmd_modify_cq, { "CQ" } },
+    [RNIC_CMD_QUERY_CQ] = { "QUERY_CQ", cmd_query_cq, { "CQ" } },
     [RNIC_CMD_DESTROY_CQ] = { "DESTROY_CQ", cmd_destroy_cq, { "CQ" } },
     [RNIC_CMD_CREATE_SRQ] = { "CREATE_SRQ",
                               cmd_create_srq,

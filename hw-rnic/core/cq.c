@@ -90,6 +90,20 @@ enum rnic_admin_status rnic_cq_destroy(struct rnic_device *dev, uint32_t cqn)
     return RNIC_ADMIN_OK;
 }
 
+enum rnic_admin_status rnic_cq_query(struct rnic_device *dev, uint32_t cqn,
+                                     struct rnic_resp_query_cq *resp)
+{
+    const struct rnic_cq *cq = rnic_cq_find(dev, cqn);
+
+    if (!cq) {
+        return RNIC_ADMIN_BAD_ID;
+    }
+#define FILL(name) resp->name = GUINT64_TO_LE(cq->counters.name);
+    RNIC_CQ_STATS(FILL)
+#undef FILL
+    return RNIC_ADMIN_OK;
+}
+
 void rnic_cq_reset_all(struct rnic_device *dev)
 {
     unsigned i;
@@ -236,6 +250,7 @@ bool rnic_cq_post(struct rnic_device *dev, struct rnic_cq *cq,
                           &entry, sizeof(entry))) {
         return cq_fail(cq, "its buffer is not RAM");
     }
+    cq->counters.cqes++;
     rnic_stat_own(dev, RNIC_STAT_cqes, 1);
     rnic_trace(dev, cqe,
                "CQ %u entry %u: QP %u, opcode %u, status %u, "
@@ -257,6 +272,7 @@ bool rnic_cq_post(struct rnic_device *dev, struct rnic_cq *cq,
     }
     if (kind & RNIC_CQ_ARM_ANY || entry.flags & RNIC_CQE_SOLICITED ||
         entry.status != RNIC_WC_SUCCESS) {
+        cq->event_qpn = GUINT32_FROM_LE(entry.qpn);
         notify(cq, arm);
     }
     return true;

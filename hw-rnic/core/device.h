@@ -189,6 +189,8 @@ struct rnic_cq {
     uint32_t mod_arm;     /* arm word that they matched */
     struct rnic_timer mod_timer;
     struct rnic_timer hold_timer; /* an event waits for room in the EQ */
+    uint32_t event_qpn; /* whose completion brings the next event about */
+    struct rnic_cq_counters counters;
     struct rnic_eq *eq;
     struct rnic_uctx *uctx;
     struct rnic_buf buf;
@@ -385,6 +387,8 @@ enum rnic_admin_status rnic_cq_create(struct rnic_device *dev,
                                       const struct rnic_cmd_create_cq *cmd);
 enum rnic_admin_status rnic_cq_modify(struct rnic_device *dev,
                                       const struct rnic_cmd_modify_cq *cmd);
+enum rnic_admin_status rnic_cq_query(struct rnic_device *dev, uint32_t cqn,
+                                     struct rnic_resp_query_cq *resp);
 enum rnic_admin_status rnic_cq_destroy(struct rnic_device *dev, uint32_t cqn);
 /* NULL: no such CQ */
 struct rnic_cq *rnic_cq_find(struct rnic_device *dev, uint32_t cqn);

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 #include "device.h"
+#include "qp.h"
 
 #define AEQ_RETRY_US 1000
 #define CEQ_RETRY_US 100
@@ -122,7 +123,7 @@ static bool eq_fill(struct rnic_device *dev, struct rnic_eq *eq, uint32_t *fill)
     return true;
 }
 
-/* Writes at pi, sets the phase, interrupts if the driver asked for it */
+/* Writes at pi, sets the phase, interrupts if the driver asked for it: true */
 static bool eq_write(struct rnic_device *dev, struct rnic_eq *eq,
                      uint8_t *entry)
 {
@@ -147,9 +148,10 @@ static bool eq_write(struct rnic_device *dev, struct rnic_eq *eq,
         rnic_device_fatal(dev, RNIC_DEV_ERR_EQ_DMA);
         return false;
     }
-    if (arm == index) {
-        rnic_irq(dev, eq->vector);
+    if (arm != index) {
+        return false;
     }
+    rnic_irq(dev, eq->vector);
     return true;
 }
 
@@ -170,8 +172,10 @@ static void ceq_hold_expired(struct rnic_timer *timer)
 void rnic_ceq_post(struct rnic_device *dev, struct rnic_cq *cq)
 {
     struct rnic_ceqe ceqe = { .cqn = GUINT32_TO_LE(cq->cqn) };
+    struct rnic_qp *qp = rnic_qp_find(dev, cq->event_qpn);
     struct rnic_eq *eq = cq->eq;
     uint32_t fill;
+    bool irq;
 
     if (is_fatal(dev) || cq->hold_timer.deadline_ns ||
         !eq_fill(dev, eq, &fill)) {
@@ -184,10 +188,17 @@ void rnic_ceq_post(struct rnic_device *dev, struct rnic_cq *cq)
     }
     cq->ceqe_written = true;
     cq->ceq_index = eq->pi;
+    cq->counters.cq_events++;
     rnic_stat_inc(dev, RNIC_STAT_cq_events);
     rnic_trace(dev, event, "EQ %u entry %u: CQ %u has completions", eq->eqn,
                eq->pi, cq->cqn);
-    eq_write(dev, eq, (uint8_t *)&ceqe);
+    irq = eq_write(dev, eq, (uint8_t *)&ceqe);
+    cq->counters.interrupts += irq;
+    if (qp) {
+        /* Counted for the device where they are made */
+        qp->stats[RNIC_STAT_cq_events]++;
+        qp->stats[RNIC_STAT_interrupts] += irq;
+    }
 }
 
 /* ---- Asynchronous events ---- */

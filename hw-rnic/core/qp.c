@@ -247,10 +247,22 @@ void rnic_qp_settle(struct rnic_qp *qp)
     }
 }
 
+/* The engine has something to do for it: once for each wake-up */
+static void note_awake(struct rnic_qp *qp)
+{
+    uint64_t wakeup = rnic_device_stat(qp->dev, RNIC_STAT_wakeups);
+
+    if (qp->wakeup != wakeup) {
+        qp->wakeup = wakeup;
+        qp->stats[RNIC_STAT_wakeups]++;
+    }
+}
+
 static void stream_ready(struct rnic_stream *stream, uint32_t events)
 {
     struct rnic_qp *qp = stream->owner;
 
+    note_awake(qp);
     if (qp->state == RNIC_QPS_TERMINATE) {
         int done = rnic_tx_push_tail(qp);
 
@@ -331,6 +343,7 @@ void rnic_qp_kick(struct rnic_device *dev, uint32_t qpn, struct rnic_uctx *uctx)
                          qpn, qp ? "is not its own" : "does not exist");
         return;
     }
+    note_awake(qp);
     if (qp->state == RNIC_QPS_RTS || qp->state == RNIC_QPS_ERROR) {
         rnic_qp_make_ready(qp);
     } else if (qp->state == RNIC_QPS_IDLE && fail_early_send(qp)) {

@@ -39,6 +39,7 @@ struct rnic_qp {
     uint32_t rq_pi, rq_ci;
     uint32_t term; /* as rnic_aeqe.term */
     uint64_t stats[RNIC_STAT_QP_LAST + 1];
+    uint64_t wakeup; /* the engine's last wake-up that it had a part in */
 
     struct rnic_cm_conn *conn;  /* cm.c's, NULL: none */
     struct rnic_stream *stream; /* from RTS on */

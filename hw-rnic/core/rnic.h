@@ -121,6 +121,24 @@ void rnic_device_fault_admin_delay(rnic_device *dev, uint32_t ms);
 
 /* [any] */
 uint64_t rnic_device_stat(rnic_device *dev, enum rnic_stat stat);
+/*
+ * [engine] Calls @each for every QP, with its counters up to RNIC_STAT_QP_LAST
+ * by enum rnic_stat. @each must not call the device.
+ */
+void rnic_device_qp_stats(rnic_device *dev,
+                          void (*each)(void *opaque, uint32_t qpn,
+                                       const uint64_t *counters),
+                          void *opaque);
+/* [engine] The same for every CQ */
+struct rnic_cq_counters {
+#define RNIC_CQ_COUNTER(name) uint64_t name;
+    RNIC_CQ_STATS(RNIC_CQ_COUNTER)
+#undef RNIC_CQ_COUNTER
+};
+void rnic_device_cq_stats(rnic_device *dev,
+                          void (*each)(void *opaque, uint32_t cqn,
+                                       const struct rnic_cq_counters *counters),
+                          void *opaque);
 const char *rnic_stat_name(enum rnic_stat stat);
 const char *rnic_stat_description(enum rnic_stat stat);
 

@@ -157,6 +157,7 @@ static void run_context(struct rnic_device *dev, uint32_t id)
 
         for (; bits; bits &= bits - 1) {
             uint32_t qpn = taken[i].index * 64 + __builtin_ctzll(bits);
+            struct rnic_qp *qp;
 
             rnic_stat_own(dev, RNIC_STAT_doorbells, 1);
             if (qpn == RNIC_NETQ_QPN && id == 0 && dev->netq) {
@@ -164,6 +165,10 @@ static void run_context(struct rnic_device *dev, uint32_t id)
                 continue;
             }
             rnic_trace(dev, doorbell, "context %u rings for QP %u", id, qpn);
+            qp = rnic_qp_find(dev, qpn);
+            if (qp && qp->uctx == uctx) {
+                qp->stats[RNIC_STAT_doorbells]++;
+            }
             rnic_qp_kick(dev, qpn, uctx);
         }
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The device's properties, and its counters as a QOM property
+ * The device's properties
  *
  * Defaults are those of rnic_config_init(). Numbers and rules are checked by
  * the core; words and the MAC are translated here.
@@ -280,31 +280,4 @@ void rnic_properties_class_init(DeviceClass *dc)
                                               descriptions[i].description);
     }
     set_defaults(oc);
-}
-
-/* BQL */
-static void get_stats(Object *obj, Visitor *v, const char *name, void *opaque,
-                      Error **errp)
-{
-    RnicState *s = RNIC(obj);
-
-    if (!visit_start_struct(v, name, NULL, 0, errp)) {
-        return;
-    }
-    for (unsigned i = 0; i < RNIC_STAT_COUNT; i++) {
-        uint64_t value = rnic_device_stat(s->core, i);
-
-        if (!visit_type_uint64(v, rnic_stat_name(i), &value, errp)) {
-            break;
-        }
-    }
-    visit_end_struct(v, NULL);
-}
-
-void rnic_stats_init(RnicState *s)
-{
-    object_property_add(OBJECT(s), "stats", "struct", get_stats, NULL, NULL,
-                        NULL);
-    object_property_set_description(OBJECT(s), "stats",
-                                    "counters since the last reset");
 }

@@ -76,8 +76,10 @@ struct RnicState {
 void rnic_properties_class_init(DeviceClass *dc);
 /* Checks the properties and completes s->config from them; BQL */
 bool rnic_properties_apply(RnicState *s, Error **errp);
-/* Adds the read-only property 'stats'; needs s->core */
-void rnic_stats_init(RnicState *s);
+
+/* counters.c: adds the read-only properties 'stats', 'qp-stats' and 'cq-stats';
+ * needs s->core and s->ctx */
+void rnic_counters_init(RnicState *s);
 
 /* bars.c; BQL */
 bool rnic_bars_init(RnicState *s, Error **errp);

@@ -92,7 +92,7 @@ static void rnic_realize(PCIDevice *pdev, Error **errp)
     if (!rnic_engine_start(s, errp)) {
         goto undo_bars;
     }
-    rnic_stats_init(s);
+    rnic_counters_init(s);
     return;
 
 undo_bars:

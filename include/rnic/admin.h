@@ -46,6 +46,7 @@ enum rnic_admin_opcode {
     RNIC_CMD_MODIFY_CQ = 27,
     RNIC_CMD_CREATE_NETQ = 28,  /* with RNIC_CAP_NET */
     RNIC_CMD_DESTROY_NETQ = 29,
+    RNIC_CMD_QUERY_CQ = 30,     /* from interface 1.2 on */
 };
 
 enum rnic_admin_status {
@@ -115,10 +116,17 @@ struct rnic_cmd_modify_cq {
     __le16 period_us;
 };
 
-/* DESTROY_EQ, DESTROY_CQ, DESTROY_SRQ, QUERY_SRQ, QUERY_QP, DESTROY_QP,
- * UNLISTEN */
+/* DESTROY_EQ, QUERY_CQ, DESTROY_CQ, DESTROY_SRQ, QUERY_SRQ, QUERY_QP,
+ * DESTROY_QP, UNLISTEN */
 struct rnic_cmd_id {
     __le32 id;
+};
+
+/* Counters of stats.h, those of RNIC_CQ_STATS */
+struct rnic_resp_query_cq {
+    __le64 cqes;
+    __le64 cq_events;
+    __le64 interrupts;
 };
 
 struct rnic_cmd_create_srq {
@@ -324,6 +332,7 @@ struct rnic_acqe {
     __le32 rsvd;
     union {
         struct rnic_stag mr;
+        struct rnic_resp_query_cq query_cq;
         struct rnic_resp_query_srq query_srq;
         struct rnic_resp_query_qp query_qp;
         struct rnic_resp_listen listen;

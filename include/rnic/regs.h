@@ -37,7 +37,7 @@
 #define RNIC_MAGIC              0x43494e52
 #define RNIC_REG_VERSION        0x004   /* RO major << 16 | minor */
 #define RNIC_VERSION_MAJOR      1
-#define RNIC_VERSION_MINOR      1
+#define RNIC_VERSION_MINOR      2
 #define RNIC_REG_CAPS_LO        0x008   /* RO RNIC_CAP_* */
 #define RNIC_REG_CAPS_HI        0x00c
 #define RNIC_REG_CTRL           0x010   /* RW RNIC_CTRL_* */

@@ -4,7 +4,14 @@
  *
  * X(name, description); the order is the order of QUERY_STATS. New counters
  * are added at the end. All are kept for the device; those up to
- * RNIC_STAT_QP_LAST also for each QP.
+ * RNIC_STAT_QP_LAST also for each QP, where
+ *   doorbells   counts the times that the QP was found rung for,
+ *   cq_events, interrupts
+ *               those that a completion of the QP brought about; if several
+ *               were held back, the last of them,
+ *   wakeups     the times that the engine woke up and had something to do for
+ *               the QP,
+ *   kicks       is 0: a doorbell page is that of a context.
  */
 #ifndef RNIC_STATS_H
 #define RNIC_STATS_H
@@ -60,6 +67,13 @@ enum rnic_stat {
 #undef RNIC_STAT_ENUM
     RNIC_STAT_COUNT
 };
-#define RNIC_STAT_QP_LAST RNIC_STAT_term_received
+#define RNIC_STAT_QP_LAST RNIC_STAT_wakeups
+
+/* Those that are kept for each CQ: of its completions, and of what they brought
+ * about. X(name); the names are those above. */
+#define RNIC_CQ_STATS(X) \
+    X(cqes)              \
+    X(cq_events)         \
+    X(interrupts)
 
 #endif

@@ -164,7 +164,7 @@ static void test_unknown_opcodes_are_refused(void)
     unsigned opcode;
 
     make_objects(&o);
-    for (opcode = RNIC_CMD_DESTROY_NETQ + 1; opcode < 256; opcode++) {
+    for (opcode = RNIC_CMD_QUERY_CQ + 1; opcode < 256; opcode++) {
         struct rnic_asqe cmd = { .opcode = opcode };
 
         g_assert_cmpuint(th_admin(o.guest, &cmd, NULL), ==,
@@ -378,6 +378,7 @@ static void test_completion_queues(void)
     contiguous(&o, &good.create_cq.buf);
     refuse_all(&o, &good, bad, G_N_ELEMENTS(bad));
     refuse_ids(&o, RNIC_CMD_DESTROY_CQ, ids, G_N_ELEMENTS(ids));
+    refuse_ids(&o, RNIC_CMD_QUERY_CQ, ids, G_N_ELEMENTS(ids));
     modify.modify_cq.cqn = GUINT32_TO_LE(1);
     modify.modify_cq.count = GUINT16_TO_LE(5);
     refuse_all(&o, &modify, bad_modify, G_N_ELEMENTS(bad_modify));

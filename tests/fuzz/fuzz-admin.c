@@ -191,6 +191,7 @@ static void read_command(struct test *t, struct fuzz_input *in,
     case RNIC_CMD_UNLISTEN:
         cmd->id.id = GUINT32_TO_LE(small);
         break;
+    case RNIC_CMD_QUERY_CQ:
     case RNIC_CMD_DESTROY_CQ:
     case RNIC_CMD_DESTROY_SRQ:
     case RNIC_CMD_QUERY_SRQ:
