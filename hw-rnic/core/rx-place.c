@@ -325,8 +325,18 @@ bool rnic_rx_map(struct rnic_qp *qp, size_t len, struct rnic_mapping *map,
             return true;
         }
         rnic_mapping_release(qp->dev, map, 0);
-        rnic_rx_fault(qp, error == RNIC_MR_OK ? RNIC_WIRE_DDP_LOCAL
-                                              : rnic_fault_of_tagged(error));
+        if (error == RNIC_MR_OK) {
+            error = RNIC_MR_DMA;
+        }
+        if (error == RNIC_MR_DMA) {
+            /* All other errors are the peer's */
+            rnic_guest_error(qp->dev,
+                             "qpn %u: %s while a message was placed (STag "
+                             "0x%08x TO 0x%" PRIx64 ")",
+                             qp->qpn, rnic_mr_error_str(error), ddp->stag,
+                             ddp->to + rx->placed);
+        }
+        rnic_rx_fault(qp, rnic_fault_of_tagged(error));
         return false;
     case RNIC_RDMAP_READ_RESPONSE:
         error =

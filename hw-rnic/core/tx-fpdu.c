@@ -215,6 +215,14 @@ static void msg_fault(struct rnic_qp *qp, struct rnic_tx_msg *msg,
     rr.sink_to += msg->built;
     rr.source_to += msg->built;
     rr.size -= msg->built;
+    if (error == RNIC_MR_DMA) {
+        /* All other errors are the peer's */
+        rnic_guest_error(qp->dev,
+                         "qpn %u: %s while a Read was answered (STag 0x%08x "
+                         "TO 0x%" PRIx64 ")",
+                         qp->qpn, rnic_mr_error_str(error), rr.source_stag,
+                         rr.source_to);
+    }
     rnic_rdmap_read_request_encode(&rr, rnic_get_be32(msg->inbound.ulpdu + 10),
                                    ulpdu);
     rnic_fault_wire(qp, rnic_fault_of_read(error), ulpdu, sizeof(ulpdu),

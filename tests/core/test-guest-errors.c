@@ -463,6 +463,18 @@ static void read_sink_not_ram(struct scene *s)
     th_make_hole(s->guest, s->pair.buf[0].pages[0], TH_PAGE);
 }
 
+static void region_not_ram(struct scene *s)
+{
+    th_make_hole(s->guest, s->pair.buf[1].pages[0], TH_PAGE);
+    pair_post(&s->pair, 0, RNIC_WR_WRITE, 1, 0, 8, 0);
+}
+
+static void read_source_not_ram(struct scene *s)
+{
+    th_make_hole(s->guest, s->pair.buf[1].pages[0], TH_PAGE);
+    pair_post(&s->pair, 0, RNIC_WR_READ, 1, 0, 8, 0);
+}
+
 /* ---- Invalidating and fast registration ---- */
 
 static void inv_stag(struct scene *s)
@@ -735,6 +747,16 @@ static const struct row rows[] = {
       0,
       CONNECTED,
       { QPN, "not RAM", "placed" } },
+    { "region/not-ram",
+      region_not_ram,
+      1,
+      CONNECTED,
+      { QPN, "not RAM", "placed", "TO 0x100000" } },
+    { "region/source-not-ram",
+      read_source_not_ram,
+      1,
+      CONNECTED,
+      { QPN, "not RAM", "Read", "TO 0x100000" } },
     { "inv/stag",
       inv_stag,
       0,
