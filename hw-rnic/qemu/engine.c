@@ -2,12 +2,21 @@
 /*
  * The engine: an IOThread that watches the core's one descriptor, and under
  * KVM the doorbell pages' ioeventfds
+ *
+ * Behind a virtual IOMMU it is the main loop instead. A translation that fails
+ * makes QEMU's IOMMUs interrupt the guest or write to a virtqueue at once,
+ * which needs the BQL, and an engine of its own must never take that. It also
+ * makes the guest's invalidations exact: they are served under the BQL, too, so
+ * when one is complete no access by an older translation is under way.
  */
 #include "qemu/osdep.h"
 #include "qapi/error.h"
+#include "qemu/error-report.h"
+#include "qemu/main-loop.h"
 #include "block/aio.h"
 #include "block/aio-wait.h"
 #include "rnic-pci.h"
+#include "hw/pci/pci.h"
 #include "trace.h"
 
 /* Engine thread. The descriptor stays readable while work is left. */
@@ -33,13 +42,16 @@ static void page_kicked(void *opaque)
 
 static void watch_core(RnicState *s, bool on)
 {
+    if (!s->ctx) {
+        return;
+    }
     rnic_aio_set_fd_handler(s->ctx, rnic_device_fd(s->core),
                             on ? core_ready : NULL, on ? s : NULL);
 }
 
 static void watch_pages(RnicState *s, bool on)
 {
-    for (unsigned i = 0; s->pages && i < RNIC_IOEVENTFDS; i++) {
+    for (unsigned i = 0; s->ctx && s->pages && i < RNIC_IOEVENTFDS; i++) {
         RnicDoorbellPage *page = &s->pages[i];
 
         rnic_aio_set_fd_handler(s->ctx, event_notifier_get_fd(&page->notifier),
@@ -47,7 +59,7 @@ static void watch_pages(RnicState *s, bool on)
     }
 }
 
-/* The functions below run as bottom halves in the engine's thread */
+/* The functions below run in the engine's thread, or in its stead */
 
 static void engine_quiesce(void *opaque)
 {
@@ -87,6 +99,18 @@ static void engine_stop(void *opaque)
     rnic_device_reset(s->core);
 }
 
+/* BQL. Returns when @fn has run. */
+static void run_in_engine(RnicState *s, QEMUBHFunc *fn)
+{
+    if (s->in_main_loop || !s->ctx) {
+        /* Who has the BQL may do what the main loop does; and before the
+         * machine is complete there is no engine */
+        fn(s);
+    } else {
+        rnic_aio_wait_bh_oneshot(s->ctx, fn, s);
+    }
+}
+
 static void vm_state_changed(void *opaque, bool running, RunState state)
 {
     RnicState *s = opaque;
@@ -95,8 +119,52 @@ static void vm_state_changed(void *opaque, bool running, RunState state)
         return;
     }
     s->quiesced = !running;
-    rnic_aio_wait_bh_oneshot(s->ctx, running ? engine_resume : engine_quiesce,
-                             s);
+    run_in_engine(s, running ? engine_resume : engine_quiesce);
+}
+
+static void release_engine(RnicState *s)
+{
+    if (s->own_engine) {
+        iothread_destroy(s->engine);
+    } else {
+        object_unref(OBJECT(s->engine));
+    }
+    s->engine = NULL;
+}
+
+/*
+ * The machine is complete, so it is known what translates the device's
+ * addresses; for a device that is plugged in later it is so at once. Nothing
+ * runs the engine before this.
+ */
+static void machine_done(Notifier *notifier, void *data)
+{
+    RnicState *s = container_of(notifier, RnicState, machine_done);
+
+    s->in_main_loop =
+        pci_device_iommu_address_space(PCI_DEVICE(s)) != &address_space_memory;
+    if (s->in_main_loop) {
+        if (!s->own_engine) {
+            warn_report("rnic '%s': behind a virtual IOMMU the device works "
+                        "in the main loop, not in its iothread",
+                        s->name);
+        }
+        trace_rnic_engine(s->name, "in the main loop");
+        release_engine(s);
+        s->ctx = qemu_get_aio_context();
+    } else {
+        s->ctx = iothread_get_aio_context(s->engine);
+    }
+
+    /* Nothing runs the engine yet, so this is the place of its thread */
+    s->quiesced = !runstate_is_running();
+    if (s->quiesced) {
+        rnic_device_quiesce(s->core);
+    } else {
+        watch_core(s, true);
+    }
+    watch_pages(s, true);
+    s->vm_state = qemu_add_vm_change_state_handler(vm_state_changed, s);
 }
 
 bool rnic_engine_start(RnicState *s, Error **errp)
@@ -113,34 +181,25 @@ bool rnic_engine_start(RnicState *s, Error **errp)
         }
         s->own_engine = true;
     }
-    s->ctx = iothread_get_aio_context(s->engine);
-
-    /* Nothing runs the engine yet, so this is the place of its thread */
-    s->quiesced = !runstate_is_running();
-    if (s->quiesced) {
-        rnic_device_quiesce(s->core);
-    } else {
-        watch_core(s, true);
-    }
-    watch_pages(s, true);
-    s->vm_state = qemu_add_vm_change_state_handler(vm_state_changed, s);
+    s->machine_done.notify = machine_done;
+    qemu_add_machine_init_done_notifier(&s->machine_done);
     return true;
 }
 
 void rnic_engine_stop(RnicState *s)
 {
-    qemu_del_vm_change_state_handler(s->vm_state);
-    rnic_aio_wait_bh_oneshot(s->ctx, engine_stop, s);
-    if (s->own_engine) {
-        iothread_destroy(s->engine);
-    } else {
-        object_unref(OBJECT(s->engine));
+    qemu_remove_machine_init_done_notifier(&s->machine_done);
+    if (s->vm_state) {
+        qemu_del_vm_change_state_handler(s->vm_state);
     }
-    s->engine = NULL;
+    run_in_engine(s, engine_stop);
+    if (s->engine) {
+        release_engine(s);
+    }
     s->ctx = NULL;
 }
 
 void rnic_engine_reset(RnicState *s)
 {
-    rnic_aio_wait_bh_oneshot(s->ctx, engine_reset, s);
+    run_in_engine(s, engine_reset);
 }

@@ -13,13 +13,6 @@
 #include "rnic-pci.h"
 #include "hw/qdev-properties-system.h"
 
-/* 10.0 renamed sysemu */
-#if RNIC_QEMU_AT_LEAST(10, 0)
-#include "system/system.h"
-#else
-#include "sysemu/sysemu.h"
-#endif
-
 /* The words of a property, by value */
 typedef const char *const Words[4];
 

@@ -23,10 +23,12 @@
 #include "system/iothread.h"
 #include "system/kvm.h"
 #include "system/runstate.h"
+#include "system/system.h"
 #else
 #include "sysemu/iothread.h"
 #include "sysemu/kvm.h"
 #include "sysemu/runstate.h"
+#include "sysemu/sysemu.h"
 #endif
 #if RNIC_QEMU_AT_LEAST(10, 1)
 #include "system/memory.h"

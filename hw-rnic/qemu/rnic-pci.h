@@ -6,6 +6,8 @@
  * VM state functions and in main loop handlers. MMIO handlers run on vCPU
  * threads and need no lock. The engine is the thread of an IOThread; it never
  * takes the BQL, because a thread that holds it may be waiting for the engine.
+ * Behind a virtual IOMMU the engine is whoever runs the main loop, with the BQL
+ * held all the time, see engine.c.
  */
 #ifndef HW_RNIC_PCI_H
 #define HW_RNIC_PCI_H
@@ -46,9 +48,11 @@ struct RnicState {
     char *name; /* in trace events */
 
     rnic_device *core; /* from realize to finalize */
-    IOThread *engine;  /* iothread, or own */
+    IOThread *engine;  /* iothread, or own; NULL: the main loop */
     AioContext *ctx;
     bool own_engine;
+    bool in_main_loop; /* behind a virtual IOMMU; then there is no engine */
+    Notifier machine_done;
     VMChangeStateEntry *vm_state;
     bool quiesced; /* the VM is stopped; BQL */
 

@@ -256,6 +256,21 @@ class Running(unittest.TestCase):
             reply = vm.reply('migrate', uri='exec:cat >/dev/null')
             self.assertIn('rnic', reply['error']['desc'])
 
+    def test_iothread_is_not_used_behind_an_iommu(self):
+        iommu = ['-device', 'intel-iommu']
+        rnic = ['-object', 'iothread,id=t', '-device', 'rnic,iothread=t']
+        # Only the complete machine shows what translates
+        for devices in (iommu + rnic, rnic + iommu, rnic):
+            with self.subTest(devices=devices):
+                result = run(QEMU, '-plugin', DEVICE, '-accel', 'qtest',
+                             '-machine', 'q35', '-nodefaults', '-display',
+                             'none', '-monitor', 'stdio', *devices,
+                             stdin='quit\n')
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual('works in the main loop, not in its '
+                                 'iothread' in result.stderr,
+                                 'intel-iommu' in devices, result.stderr)
+
     def test_open_files_limit_is_raised(self):
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
