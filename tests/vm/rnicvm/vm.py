@@ -17,6 +17,7 @@ from .accel import accel_arguments, kernel_arguments
 from .agent import Agent
 from .errors import VmError
 from .image import Image, cache_dir
+from .iommu import iommu_arguments
 from .qmp import Qmp
 
 BOOT_LIMIT = 240
@@ -64,6 +65,9 @@ class Vm:
     append       more kernel parameters, a list
     qemu         QEMU's binary; qemu_args: more arguments for it, a list
     wrapper      what runs QEMU, a list, such as ['ip', 'netns', 'exec', 'x']
+    iommu        a virtual IOMMU that translates the devices' addresses: 'intel'
+                 or 'virtio', '' for none; by default what RNIC_IOMMU says.
+                 Raises Unsupported if the guest's kernel has no driver for it
     console      'file', or 'terminal' for a person: QEMU's serial port and
                  monitor on this terminal, a shell there and no agent
     run_root     where the run folder is made (RNIC_RUN_DIR, else in the cache)
@@ -78,10 +82,15 @@ class Vm:
                  image=None, device=(), load=None, addr=(), params=None,
                  driver=True, append=(), memory='512M', cpus=1, machine='q35',
                  qemu='qemu-system-x86_64', qemu_args=(), wrapper=(),
-                 console='file', run_root=None, keep=False):
+                 iommu=None, console='file', run_root=None, keep=False):
         self.name = name
         self.image = image or Image.prepare(kernel, kernel_build,
                                             driver is None)
+        if iommu is None:
+            iommu = os.environ.get('RNIC_IOMMU', '')
+        self.iommu = iommu
+        iommu_devices, iommu_kernel = \
+            iommu_arguments(self.image, machine, iommu)
         self.process = None
         self.boot_seconds = None
         self.keep = keep
@@ -96,13 +105,16 @@ class Vm:
         os.makedirs(root, exist_ok=True)
         self.run_dir = tempfile.mkdtemp(
             prefix=time.strftime(f'%m%d-%H%M%S-{name}-'), dir=root)
+        devices = [device] if isinstance(device, str) else device
         self.argv = self._arguments(
-            device, load, addr, params or {}, driver, append, memory, cpus,
-            machine, qemu, qemu_args, wrapper)
+            # QEMU's IOMMUs are to come before what they translate for
+            [*iommu_devices, *devices], load, addr, params or {}, driver,
+            [*iommu_kernel, *append], memory, cpus, machine, qemu, qemu_args,
+            wrapper)
 
     # -- starting ---------------------------------------------------------
 
-    def _arguments(self, device, load, addr, params, driver, append, memory,
+    def _arguments(self, devices, load, addr, params, driver, append, memory,
                    cpus, machine, qemu, qemu_args, wrapper):
         accel = accel_arguments(self.image, qemu)
         kernel = ['console=ttyS0', 'quiet', 'loglevel=5', 'panic=-1',
@@ -135,7 +147,7 @@ class Vm:
             argv += ['-serial', f'file:{self.console_log}']
         if load and load[0] == 'plugin':
             argv += ['-plugin', str(load[1])]
-        for one in [device] if isinstance(device, str) else device:
+        for one in devices:
             argv += ['-device', one.replace('{run}', self.run_dir)]
         argv += [str(a).replace('{run}', self.run_dir) for a in qemu_args]
         return argv
