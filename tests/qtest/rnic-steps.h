@@ -195,4 +195,19 @@ static inline unsigned entries(int pid, const char *what)
     return count;
 }
 
+/* KiB of QEMU's heap that are in memory */
+static inline unsigned heap(int pid)
+{
+    g_autofree char *path = g_strdup_printf("/proc/%d/smaps", pid);
+    g_autofree char *text = NULL;
+    char *at;
+
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    at = strstr(text, "[heap]\n");
+    g_assert_nonnull(at);
+    at = strstr(at, "\nRss:");
+    g_assert_nonnull(at);
+    return atoi(at + strlen("\nRss:"));
+}
+
 #endif

@@ -411,15 +411,15 @@ static void test_hotplug_finishes(void *obj, void *data, QGuestAllocator *alloc)
     }
 }
 
-static void test_unplug_frees_descriptors_and_thread(void *obj, void *data,
-                                                     QGuestAllocator *alloc)
+static void test_unplug_frees_all_50_times(void *obj, void *data,
+                                           QGuestAllocator *alloc)
 {
     QPCIDevice *dev = &((QRnic *)obj)->dev;
     QTestState *qts = dev->bus->qts;
-    unsigned descriptors = 0, threads = 0;
+    unsigned descriptors = 0, threads = 0, memory = 0;
     int pid = qemu_pid();
 
-    for (unsigned i = 0; i < 10; i++) {
+    for (unsigned i = 0; i < 60; i++) {
         qtest_qmp_device_add(qts, "rnic", "rnic1", "{'addr': '0x06'}");
         if (i > 0) {
             g_assert_cmpuint(entries(pid, "fd"), >, descriptors);
@@ -433,7 +433,13 @@ static void test_unplug_frees_descriptors_and_thread(void *obj, void *data,
         }
         g_assert_cmpuint(entries(pid, "fd"), ==, descriptors);
         g_assert_cmpuint(entries(pid, "task"), ==, threads);
+        /* And the heap has its shape after ten */
+        if (i == 9) {
+            memory = heap(pid);
+        }
     }
+    /* 40 KiB each, which is far less than a device */
+    g_assert_cmpuint(heap(pid), <=, memory + 50 * 40);
 }
 
 static void test_unplug_while_enabled(void *obj, void *data,
@@ -571,8 +577,8 @@ static void rnic_register_nodes(void)
                  test_stopped_vm_touches_no_memory, NULL);
     qos_add_test("reset-of-stopped-vm", "rnic", test_reset_of_stopped_vm, NULL);
     qos_add_test("hotplug-finishes", "rnic", test_hotplug_finishes, NULL);
-    qos_add_test("unplug-frees-descriptors-and-thread", "rnic",
-                 test_unplug_frees_descriptors_and_thread,
+    qos_add_test("unplug-frees-all-50-times", "rnic",
+                 test_unplug_frees_all_50_times,
                  &(QOSGraphTestOptions){ .before = with_pid_file });
     qos_add_test("unplug-while-enabled", "rnic", test_unplug_while_enabled,
                  NULL);
