@@ -119,6 +119,46 @@ void iw_add(const char *name, GTestDataFunc test)
     g_test_add_data_func(on, GINT_TO_POINTER(true), test);
 }
 
+struct row_test {
+    iw_row_test test;
+    gconstpointer row;
+    bool crc;
+};
+
+static void run_row(gconstpointer opaque)
+{
+    const struct row_test *t = opaque;
+
+    t->test(t->row, t->crc);
+}
+
+void iw_add_row(const char *name, gconstpointer row, iw_row_test test)
+{
+    unsigned crc;
+
+    for (crc = 0; crc < 2; crc++) {
+        struct row_test one = { test, row, crc };
+        g_autofree char *path =
+            g_strdup_printf("/wire/%s/crc-%s", name, crc ? "on" : "off");
+
+        g_test_add_data_func_full(path, g_memdup2(&one, sizeof(one)), run_row,
+                                  g_free);
+    }
+}
+
+void iw_start_crc(struct iw_peer *peer, bool crc)
+{
+    struct iw_options options;
+
+    iw_options_init(&options, crc);
+    iw_start(peer, &options);
+}
+
+uint64_t iw_get(const uint8_t *from, unsigned octets)
+{
+    return from_be(from, octets);
+}
+
 /* ---- Building ---- */
 
 size_t iw_tagged(uint8_t *to, uint8_t ddp, uint8_t rdmap, uint32_t stag,

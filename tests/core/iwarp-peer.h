@@ -67,6 +67,13 @@ void iw_open_gate(struct iw_peer *peer);
 /* Adds @test as /wire/NAME/crc-off and /wire/NAME/crc-on, with GINT_TO_POINTER()
  * of that. @name starts with the case's number: S01 to S50, F01 to ... */
 void iw_add(const char *name, GTestDataFunc test);
+/* The same with a row of a table */
+typedef void (*iw_row_test)(gconstpointer row, bool crc);
+void iw_add_row(const char *name, gconstpointer row, iw_row_test test);
+/* iw_start() with CRC as said and else the defaults */
+void iw_start_crc(struct iw_peer *peer, bool crc);
+/* A big-endian number */
+uint64_t iw_get(const uint8_t *from, unsigned octets);
 
 /*
  * The oracle (iwarp-oracle.c): what must hold after anything that a peer did.
