@@ -192,6 +192,8 @@ struct rnic_qp {
 	enum rnic_conn_state conn_state;
 	struct iw_cm_id *cm_id;
 	wait_queue_head_t conn_wait;
+	struct work_struct refused_work;
+	int refused;			/* by the packet filter, an error */
 };
 
 /* rnic_dev.flags */
@@ -243,6 +245,9 @@ struct rnic_dev {
 	struct notifier_block inet_nb, inet6_nb, netdev_nb;
 
 	struct rnic_net *net;		/* NULL: the device carries no IP */
+
+	/* Connections that the packet filter refused */
+	atomic64_t refused_out, refused_in;
 
 	struct mutex stats_lock;	/* stats_mem */
 	struct rnic_mem stats_mem;
@@ -422,6 +427,8 @@ int rnic_iw_accept(struct iw_cm_id *id, struct iw_cm_conn_param *param);
 int rnic_iw_reject(struct iw_cm_id *id, const void *pdata, u8 len);
 int rnic_iw_create_listen(struct iw_cm_id *id, int backlog);
 int rnic_iw_destroy_listen(struct iw_cm_id *id);
+/* The work of a QP whose connection the packet filter refused */
+void rnic_cm_refused_work(struct work_struct *work);
 /* One event of connection management, on event_wq */
 void rnic_cm_event(struct rnic_dev *rdev, const struct rnic_aeqe *aeqe);
 /* The events that the dead device still owes to iw_cm, on event_wq */
@@ -430,6 +437,35 @@ void rnic_cm_abort(struct rnic_qp *qp);
 void rnic_cm_finish(struct rnic_dev *rdev, struct rnic_qp *qp);
 void rnic_sockaddr_name(const struct rnic_sockaddr *addr, char *name,
 			size_t size);
+
+/* rnic_filter.c: may sleep */
+#ifdef RNIC_FILTER
+/*
+ * What the packet filter of the name space that the net device is in says of a
+ * connection to be made by the current process, and of one that a peer asks
+ * for. 0, or an error; a refusal was counted and logged.
+ */
+int rnic_filter_connect(struct rnic_dev *rdev,
+			const struct rnic_sockaddr *local,
+			const struct rnic_sockaddr *remote);
+int rnic_filter_request(struct rnic_dev *rdev,
+			const struct rnic_sockaddr *local,
+			const struct rnic_sockaddr *remote);
+#else
+static inline int rnic_filter_connect(struct rnic_dev *rdev,
+				      const struct rnic_sockaddr *local,
+				      const struct rnic_sockaddr *remote)
+{
+	return 0;
+}
+
+static inline int rnic_filter_request(struct rnic_dev *rdev,
+				      const struct rnic_sockaddr *local,
+				      const struct rnic_sockaddr *remote)
+{
+	return 0;
+}
+#endif
 
 /* rnic_netdev.c */
 int rnic_netdev_register(struct rnic_dev *rdev);

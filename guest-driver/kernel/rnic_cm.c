@@ -233,6 +233,26 @@ static int conn_failed(struct rnic_qp *qp, struct iw_cm_id *id,
 	return error;
 }
 
+/* If it is still due; on event_wq */
+static bool raise_connect_failed(struct rnic_dev *rdev, struct rnic_qp *qp,
+				 int error)
+{
+	struct iw_cm_event event = {
+		.event = IW_CM_EVENT_CONNECT_REPLY,
+		.status = error,
+	};
+	struct iw_cm_id *id;
+
+	id = conn_move(qp, RNIC_CONN_CONNECTING, RNIC_CONN_NONE);
+	if (!id)
+		return false;
+	event.local_addr = id->local_addr;
+	event.remote_addr = id->remote_addr;
+	raise_event(rdev, id, &event);
+	conn_ended(qp, id);
+	return true;
+}
+
 void rnic_iw_add_ref(struct ib_qp *ibqp)
 {
 	refcount_inc(&to_rnic_qp(ibqp)->refs);
@@ -251,6 +271,35 @@ struct ib_qp *rnic_iw_get_qp(struct ib_device *ibdev, int qpn)
 	return qp ? &qp->ibqp : NULL;
 }
 
+void rnic_cm_refused_work(struct work_struct *work)
+{
+	struct rnic_qp *qp = container_of(work, struct rnic_qp, refused_work);
+	struct rnic_dev *rdev = to_rnic(qp->ibqp.device);
+
+	/* As when the device fails to connect: what was posted is flushed */
+	rnic_qp_set_state(rdev, qp->qpn, RNIC_QPS_ERROR);
+	raise_connect_failed(rdev, qp, qp->refused);
+	rnic_qp_put(qp);
+}
+
+/*
+ * What the packet filter refuses ends as what the peer refuses, by an event:
+ * programs wait for that, and many never end if connecting fails at once.
+ */
+static int connect_refused(struct rnic_qp *qp, struct iw_cm_id *id, int error)
+{
+	struct rnic_dev *rdev = to_rnic(qp->ibqp.device);
+	int ret;
+
+	ret = conn_begin(qp, id, RNIC_CONN_CONNECTING);
+	if (ret)
+		return ret;
+	qp->refused = error;
+	rnic_iw_add_ref(&qp->ibqp);
+	queue_work(rdev->event_wq, &qp->refused_work);
+	return 0;
+}
+
 int rnic_iw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 {
 	struct rnic_asqe cmd = { .opcode = RNIC_CMD_CONNECT };
@@ -258,7 +307,7 @@ int rnic_iw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	struct rnic_cmd_connect *connect = &cmd.connect;
 	struct rnic_pdata pdata;
 	struct rnic_qp *qp;
-	int ret;
+	int ret, refused;
 
 	if (param->ord > rdev->limits.ord || param->ird > rdev->limits.ird)
 		return -EINVAL;
@@ -271,6 +320,11 @@ int rnic_iw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	qp = rnic_qp_get(rdev, param->qpn);
 	if (!qp)
 		return -EINVAL;
+	refused = rnic_filter_connect(rdev, &connect->local, &connect->remote);
+	if (refused) {
+		ret = connect_refused(qp, id, refused);
+		goto out_qp;
+	}
 	ret = pdata_map(rdev, &pdata, param->private_data,
 			param->private_data_len);
 	if (ret)
@@ -469,7 +523,8 @@ static void raise_request(struct rnic_dev *rdev, const struct rnic_aeqe *aeqe)
 
 	/* Not freed under us: that flushes the AEQ first */
 	listener = xa_load(&rdev->listeners, le32_to_cpu(aeqe->id));
-	if (listener) {
+	if (listener && !rnic_filter_request(rdev, &aeqe->local,
+					     &aeqe->remote)) {
 		event.provider_data = (void *)(uintptr_t)conn_id;
 		event_addrs(rdev, aeqe, &event);
 		event_pdata(aeqe, &event);
@@ -597,20 +652,10 @@ void rnic_cm_event(struct rnic_dev *rdev, const struct rnic_aeqe *aeqe)
 void rnic_cm_abort(struct rnic_qp *qp)
 {
 	struct rnic_dev *rdev = to_rnic(qp->ibqp.device);
-	struct iw_cm_event event = {
-		.event = IW_CM_EVENT_CONNECT_REPLY,
-		.status = -ECONNABORTED,
-	};
 	struct iw_cm_id *id;
 
-	id = conn_move(qp, RNIC_CONN_CONNECTING, RNIC_CONN_NONE);
-	if (id) {
-		event.local_addr = id->local_addr;
-		event.remote_addr = id->remote_addr;
-		raise_event(rdev, id, &event);
-		conn_ended(qp, id);
+	if (raise_connect_failed(rdev, qp, -ECONNABORTED))
 		return;
-	}
 	id = conn_move(qp, RNIC_CONN_ACCEPTING, RNIC_CONN_OPEN);
 	if (id)
 		raise_simple(rdev, id, IW_CM_EVENT_ESTABLISHED, -ECONNABORTED);

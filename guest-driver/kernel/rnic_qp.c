@@ -197,6 +197,7 @@ int rnic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	init_completion(&qp->unreferenced);
 	spin_lock_init(&qp->conn_lock);
 	init_waitqueue_head(&qp->conn_wait);
+	INIT_WORK(&qp->refused_work, rnic_cm_refused_work);
 	qp->idle_state = IB_QPS_INIT;
 	qp->send_cq = to_rnic_cq(attr->send_cq);
 	qp->recv_cq = to_rnic_cq(attr->recv_cq);

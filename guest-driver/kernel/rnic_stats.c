@@ -11,13 +11,22 @@
 #define RNIC_STAT_DESC(stat, ...) \
 	[RNIC_STAT_##stat] = { .name = #stat },
 
-static const struct rdma_stat_desc rnic_stat_descs[RNIC_STAT_COUNT] = {
+/* The driver's own, behind those of the device */
+enum {
+	STAT_REFUSED_OUT = RNIC_STAT_COUNT,
+	STAT_REFUSED_IN,
+	STAT_COUNT
+};
+
+static const struct rdma_stat_desc rnic_stat_descs[STAT_COUNT] = {
 	RNIC_STATS(RNIC_STAT_DESC)
+	[STAT_REFUSED_OUT] = { .name = "filter_refused_out" },
+	[STAT_REFUSED_IN] = { .name = "filter_refused_in" },
 };
 
 struct rdma_hw_stats *rnic_alloc_device_stats(struct ib_device *ibdev)
 {
-	return rdma_alloc_hw_stats_struct(rnic_stat_descs, RNIC_STAT_COUNT,
+	return rdma_alloc_hw_stats_struct(rnic_stat_descs, STAT_COUNT,
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
@@ -61,9 +70,14 @@ out:
 int rnic_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		      u32 port, int index)
 {
-	int ret = query_stats(to_rnic(ibdev), 0, stats->value);
+	struct rnic_dev *rdev = to_rnic(ibdev);
+	int ret = query_stats(rdev, 0, stats->value);
 
-	return ret < 0 ? ret : RNIC_STAT_COUNT;
+	if (ret < 0)
+		return ret;
+	stats->value[STAT_REFUSED_OUT] = atomic64_read(&rdev->refused_out);
+	stats->value[STAT_REFUSED_IN] = atomic64_read(&rdev->refused_in);
+	return STAT_COUNT;
 }
 
 /* ---- Resource tracking ---- */
