@@ -371,6 +371,40 @@ static void test_stopped_vm_touches_no_memory(void *obj, void *data,
     rnic_close(&r);
 }
 
+/* The engine answers for the queues, also while the VM is stopped */
+static void test_counters_are_readable(void *obj, void *data,
+                                       QGuestAllocator *alloc)
+{
+    static const char *const names[] = { "stats", "qp-stats", "cq-stats" };
+    Rnic r;
+
+    rnic_open(&r, obj);
+    enable(&r, alloc);
+    for (unsigned stopped = 0; stopped < 2; stopped++) {
+        if (stopped) {
+            qobject_unref(qtest_qmp(r.qts, "{ 'execute': 'stop' }"));
+            qtest_qmp_eventwait(r.qts, "STOP");
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+            QDict *response =
+                qtest_qmp(r.qts,
+                          "{ 'execute': 'qom-get', 'arguments': { 'path': "
+                          "'/machine/peripheral/rnic0', 'property': %s } }",
+                          names[i]);
+
+            /* There are no queues */
+            g_assert_true(qdict_haskey(response, "return"));
+            g_assert_true((qdict_size(qdict_get_qdict(response, "return")) >
+                           0) == (i == 0));
+            qobject_unref(response);
+        }
+    }
+    qobject_unref(qtest_qmp(r.qts, "{ 'execute': 'cont' }"));
+    qtest_qmp_eventwait(r.qts, "RESUME");
+    disable(&r, alloc);
+    rnic_close(&r);
+}
+
 /* A reset of a stopped VM must not set the engine going */
 static void test_reset_of_stopped_vm(void *obj, void *data,
                                      QGuestAllocator *alloc)
@@ -576,6 +610,8 @@ static void rnic_register_nodes(void)
     qos_add_test("stopped-vm-touches-no-memory", "rnic",
                  test_stopped_vm_touches_no_memory, NULL);
     qos_add_test("reset-of-stopped-vm", "rnic", test_reset_of_stopped_vm, NULL);
+    qos_add_test("counters-are-readable", "rnic", test_counters_are_readable,
+                 NULL);
     qos_add_test("hotplug-finishes", "rnic", test_hotplug_finishes, NULL);
     qos_add_test("unplug-frees-all-50-times", "rnic",
                  test_unplug_frees_all_50_times,
