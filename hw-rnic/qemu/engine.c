@@ -143,6 +143,11 @@ static void machine_done(Notifier *notifier, void *data)
 
     s->in_main_loop =
         pci_device_iommu_address_space(PCI_DEVICE(s)) != &address_space_memory;
+#ifdef CONFIG_FUZZ
+    /* The generic fuzzer fills memory when it is read, and only the main
+     * loop's thread may make it do that */
+    s->in_main_loop = true;
+#endif
     if (s->in_main_loop) {
         if (!s->own_engine) {
             warn_report("rnic '%s': behind a virtual IOMMU the device works "

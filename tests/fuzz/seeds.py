@@ -323,9 +323,62 @@ def wire_seeds():
         yield u8(3) + struct.pack(">H", length & 0x3FF) + bytes(1100)
 
 
+# ---- QEMU's generic fuzzer: its operations, between separators ----
+
+def qemu_seeds():
+    def register(offset, value):
+        # a write of 32 bits to the first region, the registers
+        return u8(3, 2, 0, 0, 0) + struct.pack("<IQ", offset, value)
+
+    def pattern(octets):
+        return u8(7, 0, 0) + octets
+
+    def entry(opcode, *words):
+        body = u8(opcode, 0, 0, 0) + bytes(4)
+        for word in words:
+            body += struct.pack("<Q" if word >= 1 << 32 else "<I",
+                                word & 0xFFFFFFFFFFFFFFFF)
+        return body.ljust(128, b"\0")
+
+    def buf(addr, length):
+        return (addr, 0, length, 0, 0, 0)
+
+    def address(last, port=0):
+        # struct rnic_sockaddr: family, port, scope, address
+        return struct.unpack("<IIIIII", struct.pack(
+            "<H", 4) + struct.pack(">H", port) + bytes(4) +
+            bytes([10, 0, 0, last]) + bytes(12))
+
+    def run(entries):
+        # Each read takes the next pattern, and a command is one read
+        enable = [register(0x100, 0x100000), register(0x108, 0x110000),
+                  register(0x110, 8), register(0x10, 1)]
+        return b"FUZZ".join([pattern(entry) for entry in entries] + enable +
+                            [register(0x114, 8), register(0x114, 16)])
+
+    objects = [
+        entry(1, 0, 0, 0x120000, 0),
+        entry(3, 0, 0, 64, 4096, *buf(0x130000, 8192)),
+        entry(3, 1, 1, 64, 4096, *buf(0x140000, 8192)),
+        entry(5, 1, 1, 0, 64, 4096, 0, *buf(0x150000, 8192)),
+        entry(11, 1, 1, 0, 1, 1, 0, 1, 64 | 64 << 16, 16, 16, 0, 4096, 8192,
+              0, *buf(0x160000, 12288), 0x170000, 0),
+        entry(15, 1, 7, 0, 1, 0x1000, 0, *buf(0x180000, 4096)),
+        entry(18, *address(1), 24),
+        entry(23, 1, 1 | 1 << 16, *address(1), *address(1, 7471)),
+    ]
+    yield run(objects)
+    for opcode in range(31):
+        yield run(objects[:4] + [entry(opcode, 1, 1, 0, 1)])
+        yield run(objects[:5] + [entry(opcode, 1, 0, 1, 1)])
+    for offset in range(0, 0x120, 4):
+        yield register(offset, 1) + b"FUZZ" + register(offset, 0xFFFFFFFF)
+
+
 SEEDS = {
     "admin": admin_seeds,
     "mpa": mpa_seeds,
+    "qemu": qemu_seeds,
     "stream": stream_seeds,
     "wire": wire_seeds,
     "wqe": wqe_seeds,
