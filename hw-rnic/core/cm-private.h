@@ -67,6 +67,7 @@ struct rnic_cm_conn {
     struct rnic_conn_setup *setup; /* NULL from UP on */
     uint16_t ird, ord;             /* UP: agreed */
     bool await_rtr;                /* UP, responder: ESTABLISHED waits for it */
+    unsigned rtr_repeats;          /* UP, initiator */
 };
 
 struct rnic_listener {

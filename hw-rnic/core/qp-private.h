@@ -174,6 +174,8 @@ bool rnic_tx_queue_response(struct rnic_qp *qp, const uint8_t *ulpdu,
 
 void rnic_rx_init(struct rnic_qp *qp);
 void rnic_rx_free(struct rnic_qp *qp);
+/* A first FPDU came, and was valid */
+bool rnic_rx_opened(struct rnic_qp *qp);
 /* Reads and processes what is there, a bounded amount */
 void rnic_rx_turn(struct rnic_qp *qp);
 /* The receive that a message is being placed into, if any, completes: with

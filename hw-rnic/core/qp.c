@@ -410,6 +410,18 @@ void rnic_qp_connected(struct rnic_qp *qp, struct rnic_stream *stream,
     rnic_qp_make_ready(qp);
 }
 
+bool rnic_qp_repeat_rtr(struct rnic_qp *qp)
+{
+    /* A Read would count for the peer's IRD */
+    if (qp->state != RNIC_QPS_RTS || rnic_rx_opened(qp) ||
+        !(qp->params.send_rtr & RNIC_RTR_WRITE)) {
+        return false;
+    }
+    rnic_tx_push_rtr(qp);
+    rnic_qp_make_ready(qp);
+    return true;
+}
+
 void rnic_qp_fail(struct rnic_qp *qp)
 {
     if (qp->stream) {

@@ -84,6 +84,9 @@ void rnic_qp_reset_all(struct rnic_device *dev);
  */
 void rnic_qp_connected(struct rnic_qp *qp, struct rnic_stream *stream,
                        const struct rnic_qp_params *params);
+/* Sends the RTR once more, as an empty Write. False: the peer has sent
+ * something, or agreed to no such RTR, or the QP has left RTS. */
+bool rnic_qp_repeat_rtr(struct rnic_qp *qp);
 /* Setup failed, or the local address went: to ERROR, flush */
 void rnic_qp_fail(struct rnic_qp *qp);
 

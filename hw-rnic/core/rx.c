@@ -63,6 +63,11 @@ static bool segment_begin(struct rnic_qp *qp, const uint8_t *ulpdu,
     return rnic_rx_begin(qp, ulpdu, avail);
 }
 
+bool rnic_rx_opened(struct rnic_qp *qp)
+{
+    return qp->rx->opened;
+}
+
 /* Keeps the header for a Terminate about this segment */
 static void head_keep(struct rnic_rx *rx, const uint8_t *fpdu, size_t len)
 {

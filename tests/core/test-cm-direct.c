@@ -114,6 +114,68 @@ static void test_allowed_service_is_reached(void)
     th_guest_free(a);
 }
 
+/* The peer-to-peer connection of a guest to a raw responder that takes Writes
+ * as ready-to-receive messages; its socket */
+static int direct_peer_to_peer(struct th_guest **guest)
+{
+    struct th_options options;
+    struct raw_frame request;
+    uint16_t port = 0;
+    uint8_t block[4];
+    int service, peer;
+
+    th_options_init(&options);
+    options.config.fabric = RNIC_FABRIC_DIRECT;
+    options.config.allow = HOST;
+    options.config.crc = RNIC_CRC_OFF;
+    *guest = cm_guest_at(A, &options);
+    service = raw_listen(*guest, HOST, &port);
+    cm_connect_ok(th_qp_new(*guest, NULL), A, HOST, port);
+    peer = raw_accept(service);
+    raw_recv_frame(peer, false, &request);
+    raw_block(block, RAW_A | 4, RAW_CW | 4);
+    raw_send_frame(peer, true, RAW_S, 2, block, sizeof(block));
+    close(service);
+    return peer;
+}
+
+/* RFC 6581 section 9.2: an empty RDMA Write */
+static const uint8_t rtr[20] = { 0, 14, 0xc1, 0x40, 0, 0, 0, 1 };
+
+static void test_ready_to_receive_is_said_again_to_a_silent_peer(void)
+{
+    struct th_guest *a;
+    int peer = direct_peer_to_peer(&a);
+    uint8_t fpdu[sizeof(rtr)];
+    unsigned i;
+
+    for (i = 0; i < 5; i++) {
+        raw_recv(peer, fpdu, sizeof(fpdu));
+        g_assert_cmpmem(fpdu, sizeof(fpdu), rtr, sizeof(rtr));
+    }
+    /* Not for ever */
+    raw_silent(peer, 300);
+    close(peer);
+    th_guest_free(a);
+}
+
+static void test_ready_to_receive_is_said_once_to_a_peer_that_answers(void)
+{
+    struct th_guest *a;
+    int peer = direct_peer_to_peer(&a);
+    uint8_t fpdu[sizeof(rtr)];
+
+    raw_recv(peer, fpdu, sizeof(fpdu));
+    raw_send_whole(peer, rtr, sizeof(rtr));
+    /* The first of the repetitions may have been on its way */
+    while (recv(peer, fpdu, sizeof(fpdu), MSG_DONTWAIT) > 0) {
+    }
+    raw_silent(peer, 500);
+    g_assert_cmpuint(th_stat(a, RNIC_STAT_rx_fpdus), ==, 1);
+    close(peer);
+    th_guest_free(a);
+}
+
 static void test_any_host_may_connect_to_the_guest(void)
 {
     struct th_guest *a = direct_at(A, NULL, NULL);
@@ -250,6 +312,9 @@ int main(int argc, char **argv)
     ADD("self", test_guest_connects_to_itself);
     ADD("services", test_services_of_the_host_are_not_reached);
     ADD("allow", test_allowed_service_is_reached);
+    ADD("rtr/silent", test_ready_to_receive_is_said_again_to_a_silent_peer);
+    ADD("rtr/answers",
+        test_ready_to_receive_is_said_once_to_a_peer_that_answers);
     ADD("accept", test_any_host_may_connect_to_the_guest);
     ADD("lacking", test_address_that_the_host_lacks_is_told);
     ADD("no-route", test_no_route_is_unreachable);
