@@ -337,6 +337,57 @@ void iw_expect_error(struct iw_peer *peer)
 
 /* ---- The device's side ---- */
 
+uint32_t iw_region(struct iw_peer *peer, uint32_t pdn, uint32_t access)
+{
+    struct rnic_asqe cmd = { .opcode = RNIC_CMD_REG_MR };
+    struct rnic_acqe resp;
+
+    cmd.reg_mr.pdn = GUINT32_TO_LE(pdn);
+    cmd.reg_mr.access = GUINT32_TO_LE(access);
+    cmd.reg_mr.iova = GUINT64_TO_LE(PEER_IOVA);
+    cmd.reg_mr.buf = peer->buf.desc;
+    g_assert_cmpuint(th_admin(peer->guest, &cmd, &resp), ==, RNIC_ADMIN_OK);
+    return GUINT32_FROM_LE(resp.mr.stag);
+}
+
+uint32_t iw_stag_of(struct iw_peer *peer, enum iw_stag which)
+{
+    struct rnic_asqe cmd = { .opcode = RNIC_CMD_ALLOC_MR };
+    struct rnic_acqe resp;
+    uint32_t stag;
+
+    switch (which) {
+    case IW_STAG_OWN:
+        break;
+    case IW_STAG_NONE:
+        return 0;
+    case IW_STAG_WRONG_INDEX:
+        return peer->stag ^ 0x55500;
+    case IW_STAG_WRONG_KEY:
+        return peer->stag ^ 1;
+    case IW_STAG_DEREGISTERED:
+        stag = iw_region(peer, TH_PD, RNIC_ACCESS_ALL);
+        th_dereg_mr(peer->guest, stag);
+        return stag;
+    case IW_STAG_NOT_VALID:
+        cmd.alloc_mr.pdn = GUINT32_TO_LE(TH_PD);
+        cmd.alloc_mr.max_pages = GUINT32_TO_LE(4);
+        g_assert_cmpuint(th_admin(peer->guest, &cmd, &resp), ==, RNIC_ADMIN_OK);
+        return GUINT32_FROM_LE(resp.mr.stag);
+    case IW_STAG_OTHER_PD:
+        return iw_region(peer, TH_PD + 1, RNIC_ACCESS_ALL);
+    case IW_STAG_READ_ONLY:
+        return iw_region(peer, TH_PD,
+                         RNIC_ACCESS_LOCAL_WRITE | RNIC_ACCESS_REMOTE_READ);
+    case IW_STAG_WRITE_ONLY:
+        return iw_region(peer, TH_PD,
+                         RNIC_ACCESS_LOCAL_WRITE | RNIC_ACCESS_REMOTE_WRITE);
+    case IW_STAG_LOCAL_ONLY:
+        return iw_region(peer, TH_PD, RNIC_ACCESS_LOCAL_WRITE);
+    }
+    return peer->stag;
+}
+
 void iw_post_recv(struct iw_peer *peer, uint64_t wr_id, uint64_t offset,
                   uint32_t len)
 {

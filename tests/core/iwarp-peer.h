@@ -152,6 +152,24 @@ void iw_expect_close(struct iw_peer *peer);
 /* The QP is in ERROR, its end was reported once */
 void iw_expect_error(struct iw_peer *peer);
 
+/* What an STag may be wrong in */
+enum iw_stag {
+    IW_STAG_OWN, /* nothing */
+    IW_STAG_NONE,
+    IW_STAG_WRONG_INDEX,
+    IW_STAG_WRONG_KEY,
+    IW_STAG_DEREGISTERED,
+    IW_STAG_NOT_VALID, /* allocated, never registered */
+    IW_STAG_OTHER_PD,
+    IW_STAG_READ_ONLY,
+    IW_STAG_WRITE_ONLY,
+    IW_STAG_LOCAL_ONLY,
+};
+/* An STag of that kind, of the buffer if of anything */
+uint32_t iw_stag_of(struct iw_peer *peer, enum iw_stag which);
+/* Another region of the buffer */
+uint32_t iw_region(struct iw_peer *peer, uint32_t pdn, uint32_t access);
+
 /* Posts a receive of @len octets at @offset of the buffer */
 void iw_post_recv(struct iw_peer *peer, uint64_t wr_id, uint64_t offset,
                   uint32_t len);

@@ -14,67 +14,7 @@
 #define TERM(layer, etype, code) ((layer) << 16 | (etype) << 8 | (code))
 #define ACCEPTED                 0
 
-/* ---- Writes that are as they should be ---- */
-
-enum stag {
-    OWN,
-    NONE,
-    WRONG_INDEX,
-    WRONG_KEY,
-    DEREGISTERED,
-    NOT_VALID, /* allocated, never registered */
-    OTHER_PD,
-    READ_ONLY,
-    LOCAL_ONLY,
-};
-
-static uint32_t region(struct iw_peer *p, uint32_t pdn, uint32_t access)
-{
-    struct rnic_asqe cmd = { .opcode = RNIC_CMD_REG_MR };
-    struct rnic_acqe resp;
-
-    cmd.reg_mr.pdn = GUINT32_TO_LE(pdn);
-    cmd.reg_mr.access = GUINT32_TO_LE(access);
-    cmd.reg_mr.iova = GUINT64_TO_LE(PEER_IOVA);
-    cmd.reg_mr.buf = p->buf.desc;
-    g_assert_cmpuint(th_admin(p->guest, &cmd, &resp), ==, RNIC_ADMIN_OK);
-    return GUINT32_FROM_LE(resp.mr.stag);
-}
-
-static uint32_t stag_of(struct iw_peer *p, enum stag which)
-{
-    struct rnic_asqe cmd = { .opcode = RNIC_CMD_ALLOC_MR };
-    struct rnic_acqe resp;
-    uint32_t stag;
-
-    switch (which) {
-    case OWN:
-        break;
-    case NONE:
-        return 0;
-    case WRONG_INDEX:
-        return p->stag ^ 0x55500;
-    case WRONG_KEY:
-        return p->stag ^ 1;
-    case DEREGISTERED:
-        stag = region(p, TH_PD, RNIC_ACCESS_ALL);
-        th_dereg_mr(p->guest, stag);
-        return stag;
-    case NOT_VALID:
-        cmd.alloc_mr.pdn = GUINT32_TO_LE(TH_PD);
-        cmd.alloc_mr.max_pages = GUINT32_TO_LE(4);
-        g_assert_cmpuint(th_admin(p->guest, &cmd, &resp), ==, RNIC_ADMIN_OK);
-        return GUINT32_FROM_LE(resp.mr.stag);
-    case OTHER_PD:
-        return region(p, TH_PD + 1, RNIC_ACCESS_ALL);
-    case READ_ONLY:
-        return region(p, TH_PD,
-                      RNIC_ACCESS_LOCAL_WRITE | RNIC_ACCESS_REMOTE_READ);
-    case LOCAL_ONLY:
-        return region(p, TH_PD, RNIC_ACCESS_LOCAL_WRITE);
-    }
-    return p->stag;
-}
+/* ---- One segment ---- */
 
 /*
  * One Write segment, and the Terminate that it gets; or it is accepted, and its
@@ -82,93 +22,107 @@ static uint32_t stag_of(struct iw_peer *p, enum stag which)
  */
 static const struct row {
     const char *name;
-    enum stag stag;
+    enum iw_stag stag;
     uint64_t to;
     uint32_t len;
     uint32_t term;
     uint8_t ddp, rdmap; /* 0: of a Write, the last segment */
 } rows[] = {
-    { "D03/empty-with-garbage", WRONG_INDEX, UINT64_MAX, 0, .term = ACCEPTED },
-    { "D03/empty-with-stag-0", NONE, 0, 0, .term = ACCEPTED },
-    { "D03/empty-to-another-pd", OTHER_PD, PEER_IOVA, 0, .term = ACCEPTED },
-    { "D03/empty-without-right", READ_ONLY, PEER_IOVA, 0, .term = ACCEPTED },
-    { "D03/empty-out-of-bounds", OWN, END + 1, 0, .term = ACCEPTED },
+    { "D03/empty-with-garbage", IW_STAG_WRONG_INDEX, UINT64_MAX, 0,
+      .term = ACCEPTED },
+    { "D03/empty-with-stag-0", IW_STAG_NONE, 0, 0, .term = ACCEPTED },
+    { "D03/empty-to-another-pd", IW_STAG_OTHER_PD, PEER_IOVA, 0,
+      .term = ACCEPTED },
+    { "D03/empty-without-right", IW_STAG_READ_ONLY, PEER_IOVA, 0,
+      .term = ACCEPTED },
+    { "D03/empty-out-of-bounds", IW_STAG_OWN, END + 1, 0, .term = ACCEPTED },
 
-    { "D04/to-the-end", OWN, END - 100, 100, .term = ACCEPTED },
-    { "D04/last-octet", OWN, END - 1, 1, .term = ACCEPTED },
-    { "D04/large-to-the-end", OWN, END - 60001, 60001, .term = ACCEPTED },
-    { "D04/from-the-start", OWN, PEER_IOVA, 100, .term = ACCEPTED },
+    { "D04/to-the-end", IW_STAG_OWN, END - 100, 100, .term = ACCEPTED },
+    { "D04/last-octet", IW_STAG_OWN, END - 1, 1, .term = ACCEPTED },
+    { "D04/large-to-the-end", IW_STAG_OWN, END - 60001, 60001,
+      .term = ACCEPTED },
+    { "D04/from-the-start", IW_STAG_OWN, PEER_IOVA, 100, .term = ACCEPTED },
 
-    { "D05/one-past-the-end", OWN, END - 99, 100, .term = TERM(1, 1, 0x01) },
-    { "D05/large-one-past-the-end", OWN, END - 60000, 60001,
+    { "D05/one-past-the-end", IW_STAG_OWN, END - 99, 100,
       .term = TERM(1, 1, 0x01) },
-    { "D06/one-before-the-start", OWN, PEER_IOVA - 1, 8,
+    { "D05/large-one-past-the-end", IW_STAG_OWN, END - 60000, 60001,
       .term = TERM(1, 1, 0x01) },
-    { "D06/large-one-before-the-start", OWN, PEER_IOVA - 1, 60000,
+    { "D06/one-before-the-start", IW_STAG_OWN, PEER_IOVA - 1, 8,
       .term = TERM(1, 1, 0x01) },
-    { "D06/to-0", OWN, 0, 8, .term = TERM(1, 1, 0x01) },
-    { "D07/at-the-end", OWN, END, 1, .term = TERM(1, 1, 0x01) },
-    { "D07/empty-at-the-end", OWN, END, 0, .term = ACCEPTED },
-    { "D08/wraps", OWN, -4ull, 8, .term = TERM(1, 1, 0x03) },
-    { "D08/ends-at-2-to-the-64", OWN, -8ull, 8, .term = TERM(1, 1, 0x03) },
-    { "D08/large-wraps", OWN, -30000ull, 60000, .term = TERM(1, 1, 0x03) },
+    { "D06/large-one-before-the-start", IW_STAG_OWN, PEER_IOVA - 1, 60000,
+      .term = TERM(1, 1, 0x01) },
+    { "D06/to-0", IW_STAG_OWN, 0, 8, .term = TERM(1, 1, 0x01) },
+    { "D07/at-the-end", IW_STAG_OWN, END, 1, .term = TERM(1, 1, 0x01) },
+    { "D07/empty-at-the-end", IW_STAG_OWN, END, 0, .term = ACCEPTED },
+    { "D08/wraps", IW_STAG_OWN, -4ull, 8, .term = TERM(1, 1, 0x03) },
+    { "D08/ends-at-2-to-the-64", IW_STAG_OWN, -8ull, 8,
+      .term = TERM(1, 1, 0x03) },
+    { "D08/large-wraps", IW_STAG_OWN, -30000ull, 60000,
+      .term = TERM(1, 1, 0x03) },
     /* To come back into the region behind the wrap */
-    { "D08/far-away", OWN, PEER_IOVA + (1ull << 63), 8,
+    { "D08/far-away", IW_STAG_OWN, PEER_IOVA + (1ull << 63), 8,
       .term = TERM(1, 1, 0x01) },
-    { "D08/4-gib-away", OWN, PEER_IOVA + (1ull << 32), 8,
+    { "D08/4-gib-away", IW_STAG_OWN, PEER_IOVA + (1ull << 32), 8,
       .term = TERM(1, 1, 0x01) },
 
-    { "D09/unknown-stag", WRONG_INDEX, PEER_IOVA, 8, .term = TERM(1, 1, 0x00) },
-    { "D09/wrong-key", WRONG_KEY, PEER_IOVA, 8, .term = TERM(1, 1, 0x00) },
-    { "D09/deregistered", DEREGISTERED, PEER_IOVA, 8,
+    { "D09/unknown-stag", IW_STAG_WRONG_INDEX, PEER_IOVA, 8,
       .term = TERM(1, 1, 0x00) },
-    { "D09/not-registered-yet", NOT_VALID, PEER_IOVA, 8,
+    { "D09/wrong-key", IW_STAG_WRONG_KEY, PEER_IOVA, 8,
       .term = TERM(1, 1, 0x00) },
-    { "D09/stag-0", NONE, PEER_IOVA, 8, .term = TERM(1, 1, 0x00) },
+    { "D09/deregistered", IW_STAG_DEREGISTERED, PEER_IOVA, 8,
+      .term = TERM(1, 1, 0x00) },
+    { "D09/not-registered-yet", IW_STAG_NOT_VALID, PEER_IOVA, 8,
+      .term = TERM(1, 1, 0x00) },
+    { "D09/stag-0", IW_STAG_NONE, PEER_IOVA, 8, .term = TERM(1, 1, 0x00) },
     /* STag 0 names all DMA addresses, for local use only */
-    { "D09/stag-0-and-a-dma-address", NONE, TH_BASE, 8,
+    { "D09/stag-0-and-a-dma-address", IW_STAG_NONE, TH_BASE, 8,
       .term = TERM(1, 1, 0x00) },
-    { "D09/large-to-a-wrong-key", WRONG_KEY, PEER_IOVA, 60000,
+    { "D09/large-to-a-wrong-key", IW_STAG_WRONG_KEY, PEER_IOVA, 60000,
       .term = TERM(1, 1, 0x00) },
-    { "D10/another-pd", OTHER_PD, PEER_IOVA, 8, .term = TERM(1, 1, 0x02) },
-    { "D10/large-to-another-pd", OTHER_PD, PEER_IOVA, 60000,
+    { "D10/another-pd", IW_STAG_OTHER_PD, PEER_IOVA, 8,
       .term = TERM(1, 1, 0x02) },
-    { "D11/region-for-reading", READ_ONLY, PEER_IOVA, 8,
+    { "D10/large-to-another-pd", IW_STAG_OTHER_PD, PEER_IOVA, 60000,
+      .term = TERM(1, 1, 0x02) },
+    { "D11/region-for-reading", IW_STAG_READ_ONLY, PEER_IOVA, 8,
       .term = TERM(0, 1, 0x02) },
-    { "D11/region-for-local-use", LOCAL_ONLY, PEER_IOVA, 8,
+    { "D11/region-for-local-use", IW_STAG_LOCAL_ONLY, PEER_IOVA, 8,
       .term = TERM(0, 1, 0x02) },
-    { "D11/large-without-right", READ_ONLY, PEER_IOVA, 60000,
+    { "D11/large-without-right", IW_STAG_READ_ONLY, PEER_IOVA, 60000,
       .term = TERM(0, 1, 0x02) },
 
-    { "D26/dv-0", OWN, PEER_IOVA, 8, .term = TERM(1, 1, 0x04), .ddp = 0xc0 },
-    { "D26/dv-2", OWN, PEER_IOVA, 8, .term = TERM(1, 1, 0x04), .ddp = 0xc2 },
-    { "D26/dv-3", OWN, PEER_IOVA, 8, .term = TERM(1, 1, 0x04), .ddp = 0xc3 },
-    { "D27/reserved-bits", OWN, PEER_IOVA, 8, .term = ACCEPTED, .ddp = 0xfd },
-    { "R27/reserved-bits-of-a-write", OWN, PEER_IOVA, 8, .term = ACCEPTED,
-      .rdmap = 0x70 },
+    { "D26/dv-0", IW_STAG_OWN, PEER_IOVA, 8, .term = TERM(1, 1, 0x04),
+      .ddp = 0xc0 },
+    { "D26/dv-2", IW_STAG_OWN, PEER_IOVA, 8, .term = TERM(1, 1, 0x04),
+      .ddp = 0xc2 },
+    { "D26/dv-3", IW_STAG_OWN, PEER_IOVA, 8, .term = TERM(1, 1, 0x04),
+      .ddp = 0xc3 },
+    { "D27/reserved-bits", IW_STAG_OWN, PEER_IOVA, 8, .term = ACCEPTED,
+      .ddp = 0xfd },
+    { "R27/reserved-bits-of-a-write", IW_STAG_OWN, PEER_IOVA, 8,
+      .term = ACCEPTED, .rdmap = 0x70 },
 
-    { "R24/write-with-rv-0", OWN, PEER_IOVA, 8, .term = TERM(0, 2, 0x05),
-      .rdmap = 0x10 },
-    { "R24/write-with-rv-2", OWN, PEER_IOVA, 8, .term = TERM(0, 2, 0x05),
-      .rdmap = 0x80 },
-    { "R24/write-with-rv-3", OWN, PEER_IOVA, 8, .term = TERM(0, 2, 0x05),
-      .rdmap = 0xc0 },
-    { "R25/tagged-opcode-8", OWN, PEER_IOVA, 8, .term = TERM(0, 2, 0x06),
-      .rdmap = 0x48 },
-    { "R25/tagged-opcode-10", OWN, PEER_IOVA, 56, .term = TERM(0, 2, 0x06),
-      .rdmap = 0x4a },
-    { "R25/tagged-opcode-12", OWN, PEER_IOVA, 8, .term = TERM(0, 2, 0x06),
-      .rdmap = 0x4c },
-    { "R25/tagged-opcode-15", OWN, PEER_IOVA, 8, .term = TERM(0, 2, 0x06),
-      .rdmap = 0x4f },
-    { "R26/tagged-send", OWN, PEER_IOVA, 8, .term = TERM(0, 2, 0x06),
+    { "R24/write-with-rv-0", IW_STAG_OWN, PEER_IOVA, 8,
+      .term = TERM(0, 2, 0x05), .rdmap = 0x10 },
+    { "R24/write-with-rv-2", IW_STAG_OWN, PEER_IOVA, 8,
+      .term = TERM(0, 2, 0x05), .rdmap = 0x80 },
+    { "R24/write-with-rv-3", IW_STAG_OWN, PEER_IOVA, 8,
+      .term = TERM(0, 2, 0x05), .rdmap = 0xc0 },
+    { "R25/tagged-opcode-8", IW_STAG_OWN, PEER_IOVA, 8,
+      .term = TERM(0, 2, 0x06), .rdmap = 0x48 },
+    { "R25/tagged-opcode-10", IW_STAG_OWN, PEER_IOVA, 56,
+      .term = TERM(0, 2, 0x06), .rdmap = 0x4a },
+    { "R25/tagged-opcode-12", IW_STAG_OWN, PEER_IOVA, 8,
+      .term = TERM(0, 2, 0x06), .rdmap = 0x4c },
+    { "R25/tagged-opcode-15", IW_STAG_OWN, PEER_IOVA, 8,
+      .term = TERM(0, 2, 0x06), .rdmap = 0x4f },
+    { "R26/tagged-send", IW_STAG_OWN, PEER_IOVA, 8, .term = TERM(0, 2, 0x06),
       .rdmap = IW_SEND },
-    { "R26/tagged-send-with-invalidate", OWN, PEER_IOVA, 8,
+    { "R26/tagged-send-with-invalidate", IW_STAG_OWN, PEER_IOVA, 8,
       .term = TERM(0, 2, 0x06), .rdmap = IW_SEND_INV },
-    { "R26/tagged-read-request", OWN, PEER_IOVA, 32, .term = TERM(0, 2, 0x06),
-      .rdmap = IW_READ_REQ },
-    { "R26/large-tagged-send", OWN, PEER_IOVA, 60000, .term = TERM(0, 2, 0x06),
-      .rdmap = IW_SEND },
+    { "R26/tagged-read-request", IW_STAG_OWN, PEER_IOVA, 32,
+      .term = TERM(0, 2, 0x06), .rdmap = IW_READ_REQ },
+    { "R26/large-tagged-send", IW_STAG_OWN, PEER_IOVA, 60000,
+      .term = TERM(0, 2, 0x06), .rdmap = IW_SEND },
 };
 
 static void row_test(gconstpointer opaque, bool crc)
@@ -183,8 +137,8 @@ static void row_test(gconstpointer opaque, bool crc)
     iw_start_crc(&p, crc);
     th_fill(payload, row->len, 5);
     len = iw_tagged(ulpdu, row->ddp ? row->ddp : IW_TAGGED,
-                    row->rdmap ? row->rdmap : IW_WRITE, stag_of(&p, row->stag),
-                    row->to, payload, row->len);
+                    row->rdmap ? row->rdmap : IW_WRITE,
+                    iw_stag_of(&p, row->stag), row->to, payload, row->len);
     if (row->term == ACCEPTED) {
         if (row->len) {
             iw_allow(&p, row->to - PEER_IOVA, row->len);
@@ -262,7 +216,7 @@ static void test_second_segment_with_another_stag(gconstpointer crc)
     iw_free(&p);
 }
 
-static void second_segment_refused(bool crc, enum stag which, uint64_t to,
+static void second_segment_refused(bool crc, enum iw_stag which, uint64_t to,
                                    uint8_t code)
 {
     uint8_t ulpdu[256], payload[100] = { 1 };
@@ -274,7 +228,7 @@ static void second_segment_refused(bool crc, enum stag which, uint64_t to,
         &p, ulpdu,
         iw_tagged(ulpdu, NOT_LAST, IW_WRITE, p.stag, PEER_IOVA, payload, 50));
     iw_send(&p, ulpdu,
-            iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, stag_of(&p, which), to,
+            iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, iw_stag_of(&p, which), to,
                       payload + 50, 50));
     iw_expect_refused(&p, 1, 1, code, NULL);
     iw_free(&p);
@@ -282,14 +236,14 @@ static void second_segment_refused(bool crc, enum stag which, uint64_t to,
 
 static void test_second_segment_with_an_unknown_stag(gconstpointer crc)
 {
-    second_segment_refused(GPOINTER_TO_INT(crc), WRONG_KEY, PEER_IOVA + 50,
-                           0x00);
+    second_segment_refused(GPOINTER_TO_INT(crc), IW_STAG_WRONG_KEY,
+                           PEER_IOVA + 50, 0x00);
 }
 
 static void test_second_segment_to_another_pd(gconstpointer crc)
 {
-    second_segment_refused(GPOINTER_TO_INT(crc), OTHER_PD, PEER_IOVA + 50,
-                           0x02);
+    second_segment_refused(GPOINTER_TO_INT(crc), IW_STAG_OTHER_PD,
+                           PEER_IOVA + 50, 0x02);
 }
 
 static void test_falling_order(gconstpointer crc)
@@ -401,7 +355,7 @@ static void deregistered(bool crc, uint32_t len, uint32_t half)
     uint32_t stag;
 
     iw_start_crc(&p, crc);
-    stag = region(&p, TH_PD, RNIC_ACCESS_ALL);
+    stag = iw_region(&p, TH_PD, RNIC_ACCESS_ALL);
     th_fill(payload, len, 1);
     all = iw_fpdu(
         &p, fpdu, ulpdu,
@@ -442,7 +396,7 @@ static void test_deregistered_between_writes(gconstpointer crc)
     unsigned i;
 
     iw_start_crc(&p, GPOINTER_TO_INT(crc));
-    stag = region(&p, TH_PD, RNIC_ACCESS_ALL);
+    stag = iw_region(&p, TH_PD, RNIC_ACCESS_ALL);
     for (i = 0; i < 10; i++) {
         iw_send(&p, ulpdu,
                 iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, stag, PEER_IOVA, payload,
