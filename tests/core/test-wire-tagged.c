@@ -121,6 +121,8 @@ static const struct row {
       .term = TERM(0, 2, 0x06), .rdmap = IW_SEND_INV },
     { "R26/tagged-read-request", IW_STAG_OWN, PEER_IOVA, 32,
       .term = TERM(0, 2, 0x06), .rdmap = IW_READ_REQ },
+    { "R26/tagged-terminate", IW_STAG_OWN, PEER_IOVA, 8,
+      .term = TERM(0, 2, 0x06), .rdmap = IW_TERM },
     { "R26/large-tagged-send", IW_STAG_OWN, PEER_IOVA, 60000,
       .term = TERM(0, 2, 0x06), .rdmap = IW_SEND },
 };
