@@ -7,8 +7,6 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qapi/visitor.h"
-#include "block/aio.h"
-#include "block/aio-wait.h"
 #include "rnic-pci.h"
 
 typedef struct QpCounters {
@@ -95,7 +93,7 @@ static void get_qp_stats(Object *obj, Visitor *v, const char *name,
     RnicState *s = RNIC(obj);
     Copy copy = { s, objects };
 
-    rnic_aio_wait_bh_oneshot(s->ctx, copy_qps, &copy);
+    rnic_engine_call(s, copy_qps, &copy);
     if (!visit_start_struct(v, name, NULL, 0, errp)) {
         return;
     }
@@ -123,7 +121,7 @@ static void get_cq_stats(Object *obj, Visitor *v, const char *name,
     RnicState *s = RNIC(obj);
     Copy copy = { s, objects };
 
-    rnic_aio_wait_bh_oneshot(s->ctx, copy_cqs, &copy);
+    rnic_engine_call(s, copy_cqs, &copy);
     if (!visit_start_struct(v, name, NULL, 0, errp)) {
         return;
     }

@@ -99,15 +99,14 @@ static void engine_stop(void *opaque)
     rnic_device_reset(s->core);
 }
 
-/* BQL. Returns when @fn has run. */
-static void run_in_engine(RnicState *s, QEMUBHFunc *fn)
+void rnic_engine_call(RnicState *s, QEMUBHFunc *fn, void *opaque)
 {
     if (s->in_main_loop || !s->ctx) {
         /* Who has the BQL may do what the main loop does; and before the
          * machine is complete there is no engine */
-        fn(s);
+        fn(opaque);
     } else {
-        rnic_aio_wait_bh_oneshot(s->ctx, fn, s);
+        rnic_aio_wait_bh_oneshot(s->ctx, fn, opaque);
     }
 }
 
@@ -119,7 +118,7 @@ static void vm_state_changed(void *opaque, bool running, RunState state)
         return;
     }
     s->quiesced = !running;
-    run_in_engine(s, running ? engine_resume : engine_quiesce);
+    rnic_engine_call(s, running ? engine_resume : engine_quiesce, s);
 }
 
 static void release_engine(RnicState *s)
@@ -197,7 +196,7 @@ void rnic_engine_stop(RnicState *s)
     if (s->vm_state) {
         qemu_del_vm_change_state_handler(s->vm_state);
     }
-    run_in_engine(s, engine_stop);
+    rnic_engine_call(s, engine_stop, s);
     if (s->engine) {
         release_engine(s);
     }
@@ -206,5 +205,5 @@ void rnic_engine_stop(RnicState *s)
 
 void rnic_engine_reset(RnicState *s)
 {
-    run_in_engine(s, engine_reset);
+    rnic_engine_call(s, engine_reset, s);
 }

@@ -107,6 +107,8 @@ void rnic_dma_unmap(void *opaque, void *ptr, uint64_t len,
 bool rnic_engine_start(RnicState *s, Error **errp);
 void rnic_engine_stop(RnicState *s);
 void rnic_engine_reset(RnicState *s);
+/* Runs @fn on the engine's thread, or in its stead */
+void rnic_engine_call(RnicState *s, QEMUBHFunc *fn, void *opaque);
 
 /* core-trace.c: any thread */
 bool rnic_core_trace_enabled(void *opaque, enum rnic_trace_event event);
