@@ -114,9 +114,9 @@ static int send_whole(struct rnic_cm_conn *conn, uint8_t *buf, size_t len)
     while (iov.iov_len) {
         ssize_t n = rnic_stream_send(conn->stream, &iov, 1, false);
 
-        if (n < 0) {
+        if (n <= 0) {
             /* The send buffer was empty: TCP takes none for lack of memory */
-            return n == -EAGAIN ? -ENOBUFS : n;
+            return !n || n == -EAGAIN ? -ENOBUFS : n;
         }
         iov.iov_base = (uint8_t *)iov.iov_base + n;
         iov.iov_len -= n;
