@@ -28,11 +28,25 @@ void rnic_conn_drop(struct rnic_cm_conn *conn, const char *why)
     conn->stream = NULL;
 }
 
+static void arm_request_timeout(struct rnic_cm_conn *conn);
+
 static void request_overdue(struct rnic_timer *timer)
 {
     struct rnic_cm_conn *conn = rnic_owner(timer, struct rnic_cm_conn, timer);
 
+    if (rnic_listener_full(conn->listener)) {
+        /* It is the guest that is slow: its Request may be there, unread */
+        arm_request_timeout(conn);
+        return;
+    }
     rnic_conn_drop(conn, "no complete MPA Request in time");
+}
+
+static void arm_request_timeout(struct rnic_cm_conn *conn)
+{
+    rnic_timer_arm(conn->dev, &conn->timer,
+                   conn->dev->config.mpa_timeout_ms * UINT64_C(1000),
+                   request_overdue);
 }
 
 /* Between Request and Reply: the peer may only leave */
@@ -106,7 +120,9 @@ static void request_ready(struct rnic_stream *stream, uint32_t events)
                              "ready-to-receive form is configured");
         return;
     }
+    g_queue_unlink(&dev->cm->half_open, &conn->half_open_link);
     conn->state = CONN_REQUESTED;
+    rnic_listener_request(conn);
     conn->conn_id = dev->cm->next_conn_id++;
     g_hash_table_insert(dev->cm->requests, GUINT_TO_POINTER(conn->conn_id),
                         conn);
@@ -190,7 +206,6 @@ void rnic_conn_accepted(struct rnic_listener *listener, int fd,
     conn->remote = remote;
     conn->in_fabric = rnic_addr_in_fabric(dev->addrs, peer_host);
     conn->listener = listener;
-    listener->pending++;
     conn->stream = rnic_stream_new(dev, fd, &own, &remote, false);
     if (!conn->stream) {
         rnic_conn_free(conn);
@@ -199,9 +214,7 @@ void rnic_conn_accepted(struct rnic_listener *listener, int fd,
     conn->stream->owner = conn;
     conn->stream->ready = request_ready;
     rnic_stream_want(conn->stream, EPOLLIN);
-    rnic_timer_arm(dev, &conn->timer,
-                   dev->config.mpa_timeout_ms * UINT64_C(1000),
-                   request_overdue);
+    arm_request_timeout(conn);
 }
 
 /* ---- Commands ---- */

@@ -65,9 +65,14 @@ static bool port_taken(const struct rnic_listener *listener)
 
 /* ---- Accepting ---- */
 
+bool rnic_listener_full(const struct rnic_listener *listener)
+{
+    return listener->pending >= listener->backlog;
+}
+
 static void update_events(struct rnic_listener *listener)
 {
-    bool open = listener->pending < listener->backlog && !listener->starved;
+    bool open = !rnic_listener_full(listener) && !listener->starved;
 
     for (unsigned i = 0; i < listener->sockets->len; i++) {
         struct listen_socket *sock = g_ptr_array_index(listener->sockets, i);
@@ -124,10 +129,6 @@ static void listen_ready(struct rnic_source *source, uint32_t events)
         socklen_t len = sizeof(os);
         int fd;
 
-        if (listener->pending >= listener->backlog) {
-            update_events(listener);
-            return;
-        }
         fd = accept4(source->fd, (struct sockaddr *)&os, &len,
                      SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
@@ -147,12 +148,40 @@ static void listen_ready(struct rnic_source *source, uint32_t events)
     }
 }
 
+/* Requests wait in their sockets while the listener is full */
+static void read_requests(struct rnic_listener *listener, bool read)
+{
+    GList *link;
+
+    for (link = listener->dev->cm->half_open.head; link; link = link->next) {
+        struct rnic_cm_conn *conn = link->data;
+
+        if (conn->listener == listener && conn->stream) {
+            rnic_stream_want(conn->stream, read ? EPOLLIN : 0);
+        }
+    }
+}
+
+void rnic_listener_request(struct rnic_cm_conn *conn)
+{
+    struct rnic_listener *listener = conn->listener;
+
+    listener->pending++;
+    if (rnic_listener_full(listener)) {
+        read_requests(listener, false);
+        update_events(listener);
+    }
+}
+
 void rnic_listener_release(struct rnic_cm_conn *conn)
 {
     struct rnic_listener *listener = conn->listener;
 
-    if (listener) {
-        conn->listener = NULL;
+    conn->listener = NULL;
+    if (listener && conn->state != CONN_AWAIT_REQUEST) {
+        if (rnic_listener_full(listener)) {
+            read_requests(listener, true);
+        }
         listener->pending--;
         update_events(listener);
     }

@@ -19,6 +19,7 @@ struct rnic_cm {
     int diag_fd; /* net/diag.h; < 0: not available */
     struct rnic_listener *listeners[RNIC_MAX_LISTEN];
     GQueue conns;         /* struct rnic_cm_conn, in every state */
+    GQueue half_open;     /* those in AWAIT_REQUEST, the oldest first */
     GHashTable *requests; /* conn_id -> responder not yet answered */
     uint32_t next_conn_id;
 };
@@ -48,7 +49,8 @@ struct rnic_conn_setup {
 
 struct rnic_cm_conn {
     struct rnic_device *dev;
-    GList link; /* in cm->conns */
+    GList link;           /* in cm->conns */
+    GList half_open_link; /* AWAIT_REQUEST: in cm->half_open */
     enum rnic_conn_state state;
     bool initiator;
     bool in_fabric;  /* inside a loopback fabric */
@@ -77,7 +79,7 @@ struct rnic_listener {
     bool v6only;
     bool any;                   /* every address of the device */
     struct rnic_sockaddr local; /* as asked for, with the port in use */
-    unsigned pending;           /* connections that count for the backlog */
+    unsigned pending;           /* requests that count for the backlog */
     GPtrArray *sockets;         /* of struct listen_socket */
     struct rnic_timer retry;    /* accepting pauses: no resources */
     bool starved;
@@ -103,7 +105,6 @@ void rnic_conn_fail(struct rnic_cm_conn *conn, enum rnic_cm_status status,
 /* Gives the stream to the QP and writes what is due */
 void rnic_conn_up(struct rnic_cm_conn *conn,
                   const struct rnic_mpa_params *agreed);
-enum rnic_cm_status rnic_cm_status_of_errno(int err);
 /* In words; for errors of the host */
 const char *rnic_cm_errno_str(int err);
 const char *rnic_cm_status_str(enum rnic_cm_status status);
@@ -143,8 +144,12 @@ void rnic_listeners_unbind(struct rnic_device *dev,
 /* Whether a socket of this device listens at @host, port included */
 bool rnic_listeners_have(struct rnic_device *dev,
                          const struct rnic_sockaddr *host);
+/* The guest is told of the request of @conn, which counts for the backlog */
+void rnic_listener_request(struct rnic_cm_conn *conn);
 /* A connection does not count any more: accepting may go on */
 void rnic_listener_release(struct rnic_cm_conn *conn);
+/* As many requests as the backlog wait for the guest's answer */
+bool rnic_listener_full(const struct rnic_listener *listener);
 
 /* ---- cm-accept.c ---- */
 /* Takes over an accepted socket */

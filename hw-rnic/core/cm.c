@@ -6,6 +6,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+/* Most connections of peers that have not sent a whole MPA Request */
+#define HALF_OPEN_MAX 256
+
 /* A connection is a descriptor, and so are listeners and claims: what the
  * administrator's hard limit grants is used */
 static void raise_file_limit(struct rnic_device *dev)
@@ -32,6 +35,7 @@ void rnic_cm_init(struct rnic_device *dev)
     cm->next_conn_id = 1;
     cm->requests = g_hash_table_new(NULL, NULL);
     g_queue_init(&cm->conns);
+    g_queue_init(&cm->half_open);
     raise_file_limit(dev);
     cm->diag_fd = rnic_diag_open();
     if (cm->diag_fd < 0) {
@@ -81,6 +85,14 @@ struct rnic_cm_conn *rnic_conn_new(struct rnic_device *dev,
     struct rnic_cm_conn *conn;
     unsigned max = dev->config.max_connections;
 
+    /* Who says nothing makes room: peers cannot use up what there is so */
+    if (cm->half_open.length >= HALF_OPEN_MAX ||
+        (cm->conns.length >= (max ? max : RNIC_MAX_QP) &&
+         cm->half_open.length)) {
+        rnic_conn_drop(cm->half_open.head->data,
+                       "it sent no MPA Request yet, and newer ones need its "
+                       "place");
+    }
     if (cm->conns.length >= (max ? max : RNIC_MAX_QP)) {
         rnic_trace(dev, cm, "too many connections: %u", cm->conns.length);
         return NULL;
@@ -92,6 +104,10 @@ struct rnic_cm_conn *rnic_conn_new(struct rnic_device *dev,
     conn->setup = g_new0(struct rnic_conn_setup, 1);
     conn->link.data = conn;
     g_queue_push_tail_link(&cm->conns, &conn->link);
+    if (state == CONN_AWAIT_REQUEST) {
+        conn->half_open_link.data = conn;
+        g_queue_push_tail_link(&cm->half_open, &conn->half_open_link);
+    }
     return conn;
 }
 
@@ -125,6 +141,9 @@ void rnic_conn_free(struct rnic_cm_conn *conn)
     rnic_listener_release(conn);
     if (conn->conn_id) {
         g_hash_table_remove(cm->requests, GUINT_TO_POINTER(conn->conn_id));
+    }
+    if (conn->state == CONN_AWAIT_REQUEST) {
+        g_queue_unlink(&cm->half_open, &conn->half_open_link);
     }
     g_queue_unlink(&cm->conns, &conn->link);
     g_free(conn->setup);

@@ -35,6 +35,9 @@ enum rnic_admin_status rnic_cm_addr_del(struct rnic_device *dev,
                                         const struct rnic_cmd_addr *cmd);
 enum rnic_admin_status rnic_cm_set_link(struct rnic_device *dev, bool up);
 
+/* What a connection's end by an error of the host's TCP is told as */
+enum rnic_cm_status rnic_cm_status_of_errno(int err);
+
 /*
  * The QP calls these.
  * abort: the QP leaves IDLE (MODIFY_QP, DESTROY_QP) while its connection is in

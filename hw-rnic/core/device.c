@@ -73,6 +73,8 @@ static bool check_config(const struct rnic_config *config, GError **error)
                      error) ||
         !check_range("mpa-timeout-ms", config->mpa_timeout_ms, 1, 3600000,
                      error) ||
+        !check_range("peer-timeout-ms", config->peer_timeout_ms, 0, 86400000,
+                     error) ||
         !check_range("max-connections", config->max_connections, 0,
                      RNIC_MAX_QP - 1, error) ||
         !check_range("sq-scan-ms", config->sq_scan_ms, 0, 60000, error)) {

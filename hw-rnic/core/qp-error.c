@@ -184,9 +184,18 @@ void rnic_fault_terminated(struct rnic_qp *qp, const struct rnic_term *term)
     }
 }
 
-void rnic_fault_stream(struct rnic_qp *qp, enum rnic_fault_kind kind)
+void rnic_fault_closed(struct rnic_qp *qp)
 {
-    fault_new(qp, kind);
+    fault_new(qp, RNIC_FAULT_CLOSED);
+}
+
+void rnic_fault_lost(struct rnic_qp *qp, int err)
+{
+    struct rnic_fault *fault = fault_new(qp, RNIC_FAULT_LOST);
+
+    if (fault) {
+        fault->lost = err;
+    }
 }
 
 enum rnic_wire_err rnic_fault_of_tagged(enum rnic_mr_error error)

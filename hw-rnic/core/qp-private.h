@@ -154,7 +154,7 @@ bool rnic_tx_mid_fpdu(struct rnic_qp *qp);
  * @ulpdu behind it */
 void rnic_tx_terminate(struct rnic_qp *qp, const uint8_t *ulpdu,
                        uint16_t ulpdu_len);
-/* Sends kept octets; 1: all gone, 0: TCP is full, -1: connection lost */
+/* Sends kept octets; 1: all gone, 0: TCP is full, -errno: connection lost */
 int rnic_tx_push_tail(struct rnic_qp *qp);
 /* The oldest Read whose request was sent, or NULL */
 struct rnic_read *rnic_tx_oldest_read(struct rnic_qp *qp);
@@ -221,6 +221,7 @@ struct rnic_fault {
     enum rnic_wire_err err; /* WIRE, LOCAL, ASKED: what is reported */
     uint16_t event;         /* enum rnic_event_type, 0: none */
     uint32_t term;          /* as rnic_aeqe.term */
+    int lost;               /* LOST: errno of the host's TCP, 0: none */
     /* WIRE: the offending ULPDU, for the Terminate */
     uint8_t offender[RNIC_RDMAP_READ_REQUEST_SIZE];
     uint16_t offender_len;
@@ -234,7 +235,9 @@ void rnic_fault_wire(struct rnic_qp *qp, enum rnic_wire_err err,
 void rnic_fault_local(struct rnic_qp *qp, uint16_t event);
 void rnic_fault_asked(struct rnic_qp *qp);
 void rnic_fault_terminated(struct rnic_qp *qp, const struct rnic_term *term);
-void rnic_fault_stream(struct rnic_qp *qp, enum rnic_fault_kind kind);
+void rnic_fault_closed(struct rnic_qp *qp);
+/* @err: errno of the host's TCP, 0: it ended in order */
+void rnic_fault_lost(struct rnic_qp *qp, int err);
 
 /* The wire condition of a failed check of a region named by the peer: in a
  * tagged segment, or in a Read Request */

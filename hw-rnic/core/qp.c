@@ -161,8 +161,10 @@ static enum rnic_cm_status fault_why(const struct rnic_fault *fault)
     case RNIC_FAULT_LOCAL:
         return RNIC_CM_LOCAL_ERROR;
     case RNIC_FAULT_TERMINATED:
-    case RNIC_FAULT_LOST:
         return RNIC_CM_RESET;
+    case RNIC_FAULT_LOST:
+        return fault->lost ? rnic_cm_status_of_errno(fault->lost)
+                           : RNIC_CM_RESET;
     case RNIC_FAULT_ASKED:
     case RNIC_FAULT_CLOSED:
         break;

@@ -52,6 +52,8 @@ struct rnic_config {
     unsigned rtr;     /* RNIC_RTR_*, what is offered and accepted */
     bool mpa_gate_strict;
     unsigned mpa_timeout_ms;  /* for the peer's startup frame */
+    unsigned peer_timeout_ms; /* for the peer's TCP to answer; 0: as the
+                                 * host is set up */
     unsigned fpdu_max;        /* largest ULPDU, 128 .. 64768; 0: 64768 in a
                                  * loopback fabric, else by the path's MSS */
     unsigned max_connections; /* of this device; 0: no cap but MAX_QP */

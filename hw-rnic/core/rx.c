@@ -239,8 +239,11 @@ static void end_of_stream(struct rnic_qp *qp)
                    !rx->recv_taken && !rx->write_open;
     bool nothing_due = !tx->read_count && !tx->kept && !tx->head;
 
-    rnic_fault_stream(qp, between && nothing_due ? RNIC_FAULT_CLOSED
-                                                 : RNIC_FAULT_LOST);
+    if (between && nothing_due) {
+        rnic_fault_closed(qp);
+    } else {
+        rnic_fault_lost(qp, 0);
+    }
 }
 
 /* Reads once. Octets; 0: nothing is there now; -1: fault recorded */
@@ -296,7 +299,7 @@ static ssize_t read_once(struct rnic_qp *qp, bool *drained)
         return -1;
     }
     if (n < 0) {
-        rnic_fault_stream(qp, RNIC_FAULT_LOST);
+        rnic_fault_lost(qp, -n);
         return -1;
     }
     *drained = n < want;

@@ -516,7 +516,7 @@ enum rnic_tx_result rnic_tx_batch(struct rnic_qp *qp, size_t *octets)
         }
     }
     if (n < 0 && n != -EAGAIN) {
-        rnic_fault_stream(qp, RNIC_FAULT_LOST);
+        rnic_fault_lost(qp, -n);
         return RNIC_TX_FAULT;
     }
     rnic_sq_complete(qp);

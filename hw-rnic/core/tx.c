@@ -564,7 +564,7 @@ bool rnic_tx_turn(struct rnic_qp *qp)
             int done = rnic_tx_push_tail(qp);
 
             if (done < 0) {
-                rnic_fault_stream(qp, RNIC_FAULT_LOST);
+                rnic_fault_lost(qp, -done);
                 return false;
             }
             if (!done) {
@@ -628,7 +628,7 @@ int rnic_tx_push_tail(struct rnic_qp *qp)
             return 0;
         }
         if (n < 0) {
-            return -1;
+            return n;
         }
         tx->kept_pos += n;
     }

@@ -142,6 +142,8 @@ static RNIC_PROPERTY rnic_properties[] = {
     DEFINE_PROP_STRING("mpa-gate", RnicState, mpa_gate),
     DEFINE_PROP("mpa-timeout-ms", RnicState, config.mpa_timeout_ms,
                 qdev_prop_uint32, uint32_t),
+    DEFINE_PROP("peer-timeout-ms", RnicState, config.peer_timeout_ms,
+                qdev_prop_uint32, uint32_t),
     DEFINE_PROP("fpdu-max", RnicState, config.fpdu_max, qdev_prop_uint32,
                 uint32_t),
     DEFINE_PROP("max-connections", RnicState, config.max_connections,
@@ -184,6 +186,8 @@ static const struct {
     { "mpa-gate", "'strict': a responder sends nothing before the initiator's "
                   "first FPDU (RFC 5044); 'off': for server-first programs" },
     { "mpa-timeout-ms", "how long to wait for the peer's MPA startup frame" },
+    { "peer-timeout-ms", "how long the peer's TCP may leave octets or a probe "
+                         "unanswered; 0: as the host's TCP is set up" },
     { "fpdu-max", "largest ULPDU in octets, 128..64768; 0: 64768 in a loopback "
                   "fabric, else what the path's MSS gives" },
     { "max-connections", "most connections at a time; 0: no limit" },
@@ -234,6 +238,7 @@ static void set_defaults(ObjectClass *oc)
     default_word(oc, "rtr", rtr_words[c.rtr]);
     default_word(oc, "mpa-gate", gate_words[c.mpa_gate_strict]);
     default_number(oc, "mpa-timeout-ms", c.mpa_timeout_ms);
+    default_number(oc, "peer-timeout-ms", c.peer_timeout_ms);
     default_number(oc, "fpdu-max", c.fpdu_max);
     default_number(oc, "max-connections", c.max_connections);
     default_number(oc, "sq-scan-ms", c.sq_scan_ms);

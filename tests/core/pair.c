@@ -37,6 +37,10 @@ void pair_new(struct pair *pair, const struct pair_options *options)
             th_options_init(&th);
             th.config.crc = options->crc;
             th.config.fpdu_max = options->fpdu_max;
+            th.config.peer_timeout_ms = options->peer_timeout_ms;
+            if (options->direct) {
+                th.config.fabric = RNIC_FABRIC_DIRECT;
+            }
             th.config.p2p = !options->no_p2p;
             th.config.mpa_gate_strict = !options->no_gate;
             pair->guest[i] = th_guest_started(&th);

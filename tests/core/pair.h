@@ -14,7 +14,9 @@ struct pair_options {
     enum rnic_crc_policy crc;
     bool self;         /* both QPs on one device */
     bool contiguous;   /* the buffers: one range in DMA space */
+    bool direct;       /* fabric=direct: this host has 10.0.0.1 and 10.0.0.2 */
     unsigned fpdu_max; /* 0: the default */
+    unsigned peer_timeout_ms;
     bool no_p2p;
     bool no_gate;
     size_t buf_len;

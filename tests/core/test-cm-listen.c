@@ -211,6 +211,82 @@ static void test_unanswered_requests_fill_the_backlog(void)
     th_guest_free(a);
 }
 
+/* A request behind a full backlog is neither lost nor overdue */
+static void test_request_waits_for_the_guest(void)
+{
+    struct th_guest *a = cm_guest_with(A, 1500, RNIC_CRC_AUTO, true, 2);
+    struct rnic_aeqe event;
+    uint16_t port;
+    uint32_t listener = th_listen(a, A, 0, 1, &port);
+    uint8_t frame[32];
+    size_t len;
+    int peer[3];
+
+    /* Accepted while there is room, silent until there is none */
+    for (unsigned i = 0; i < 3; i++) {
+        peer[i] = raw_connect(a, B, A, port);
+    }
+    th_run_for(50);
+    /* Two at the same time, and one place */
+    len = raw_frame(frame, false, 0, 1, NULL, 0);
+    raw_send_whole(peer[0], frame, len);
+    raw_send_whole(peer[1], frame, len);
+    event = cm_arrives(a, listener);
+    th_run_for(3500);
+    g_assert_cmpuint(th_events(a), ==, 0);
+    g_assert_cmpuint(th_reject(a, GUINT32_FROM_LE(event.conn_id), NULL), ==,
+                     RNIC_ADMIN_OK);
+    cm_arrives(a, listener);
+    for (unsigned i = 0; i < 3; i++) {
+        close(peer[i]);
+    }
+    th_guest_free(a);
+}
+
+static void good_one_among_silent(unsigned silent, unsigned max_connections)
+{
+    struct th_options options;
+    struct th_guest *a;
+    uint16_t port;
+    uint32_t listener;
+    g_autofree int *peer = g_new(int, silent);
+    unsigned left = 0;
+    int good;
+
+    th_options_init(&options);
+    options.config.max_connections = max_connections;
+    a = cm_guest_at(A, &options);
+    listener = th_listen(a, A, 0, 4, &port);
+    for (unsigned i = 0; i < silent; i++) {
+        peer[i] = raw_connect(a, B, A, port);
+        th_step(0);
+    }
+    good = raw_connect(a, B, A, port);
+    raw_send_frame(good, false, 0, 1, NULL, 0);
+    cm_arrives(a, listener);
+    /* Those that came last are still given their time */
+    for (unsigned i = 0; i < silent; i++) {
+        char octet;
+
+        left += recv(peer[i], &octet, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+        close(peer[i]);
+    }
+    g_assert_cmpuint(left, >, 0);
+    g_assert_cmpuint(left, <=, max_connections ? max_connections : 256);
+    close(good);
+    th_guest_free(a);
+}
+
+static void test_silent_peers_keep_nobody_out(void)
+{
+    good_one_among_silent(1000, 0);
+}
+
+static void test_silent_peers_use_up_no_connections(void)
+{
+    good_one_among_silent(10, 3);
+}
+
 static void test_unlisten_closes_what_was_not_answered(void)
 {
     struct th_guest *a = cm_guest_at(A, NULL);
@@ -297,6 +373,9 @@ int main(int argc, char **argv)
     ADD("error", test_later_bind_failure_is_told);
     ADD("port-0", test_chosen_port_is_free_at_every_address);
     ADD("backlog", test_unanswered_requests_fill_the_backlog);
+    ADD("backlog-waits", test_request_waits_for_the_guest);
+    ADD("silent", test_silent_peers_keep_nobody_out);
+    ADD("silent-cap", test_silent_peers_use_up_no_connections);
     ADD("unlisten", test_unlisten_closes_what_was_not_answered);
     ADD("unlisten-kept", test_unlisten_forgets_requests_that_were_not_written);
     ADD("left", test_peer_that_left_cannot_be_accepted);

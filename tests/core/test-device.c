@@ -62,6 +62,7 @@ static void test_bad_properties_are_named(void)
     REFUSED("rtr", "4", config.rtr = 4);
     REFUSED("rtr", "0", config.rtr = 0);
     REFUSED("mpa-timeout-ms", "0", config.mpa_timeout_ms = 0);
+    REFUSED("peer-timeout-ms", "86400001", config.peer_timeout_ms = 86400001);
     REFUSED("fpdu-max", "127", config.fpdu_max = 127);
     REFUSED("fpdu-max", "64769", config.fpdu_max = 64769);
     REFUSED("max-connections", "16384", config.max_connections = 16384);

@@ -103,6 +103,27 @@ void rnic_streams_reset(struct rnic_device *dev)
     }
 }
 
+/*
+ * How long the peer's TCP may leave octets, a closed window or a probe of an
+ * idle connection without an answer. One that is gone without a word would
+ * otherwise be noticed only by who sends, and then after a quarter of an hour.
+ */
+static void set_peer_timeout(struct rnic_device *dev, int fd)
+{
+    unsigned ms = dev->config.peer_timeout_ms;
+    int one = 1, idle = MAX(ms / 2000, 1), interval = MAX(ms / 10000, 1);
+
+    if (ms) {
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+    }
+    /* In the fabric the end of a peer's process is always told */
+    if (ms || dev->config.fabric != RNIC_FABRIC_LOOPBACK) {
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    }
+}
+
 static void stream_ready(struct rnic_source *source, uint32_t events)
 {
     struct rnic_stream *stream = rnic_owner(source, struct rnic_stream, source);
@@ -122,6 +143,7 @@ struct rnic_stream *rnic_stream_new(struct rnic_device *dev, int fd,
     if (dev->config.fabric == RNIC_FABRIC_LOOPBACK) {
         setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
     }
+    set_peer_timeout(dev, fd);
     stream->dev = dev;
     stream->local = *local;
     stream->remote = *remote;
