@@ -369,8 +369,8 @@ void rnic_cq_add_qp(struct rnic_qp *qp);
 /* Drops the CQEs of a destroyed QP */
 void rnic_cq_remove_qp(struct rnic_qp *qp);
 /*
- * Of a dead device: tells kernel consumers to poll, so that they find
- * everything flushed
+ * Of a dead device: tells consumers to poll, so that they find everything
+ * flushed
  */
 void rnic_cq_flush_work(struct work_struct *work);
 

@@ -424,10 +424,12 @@ void rnic_cq_flush_work(struct work_struct *work)
 	/* destroy_cq erases under this lock */
 	xa_lock(&rdev->cqs);
 	xa_for_each(&rdev->cqs, cqn, cq) {
-		if (cq->umem || !cq->ibcq.comp_handler)
+		if (!cq->ibcq.comp_handler)
 			continue;
-		/* A CQ that is polled directly wants no event */
-		if (READ_ONCE(cq->armed) == RNIC_CQ_ARM_NONE &&
+		/* A CQ that is polled directly wants no event; how a process
+		 * armed its CQ is not known, and it bears one too many
+		 */
+		if (!cq->umem && READ_ONCE(cq->armed) == RNIC_CQ_ARM_NONE &&
 		    cq->ibcq.poll_ctx == IB_POLL_DIRECT)
 			continue;
 		WRITE_ONCE(cq->armed, RNIC_CQ_ARM_NONE);

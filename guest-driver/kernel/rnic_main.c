@@ -120,6 +120,23 @@ static void mark_quiesced(struct rnic_dev *rdev)
 	complete_all(&rdev->quiesced);
 }
 
+/* A process flushes what it posted when it sees that */
+static void tell_processes(struct rnic_dev *rdev)
+{
+	struct rnic_qp *entry, *qp;
+	unsigned long qpn;
+
+	xa_for_each(&rdev->qps, qpn, entry) {
+		qp = rnic_qp_get(rdev, qpn);
+		if (!qp)
+			continue;
+		if (qp->umem)
+			WRITE_ONCE(qp->status->state,
+				   cpu_to_le32(RNIC_QPS_RESET));
+		rnic_qp_put(qp);
+	}
+}
+
 /* Stops the DMA of a device that failed, then lets everybody know */
 static void quiesce_work(struct work_struct *work)
 {
@@ -130,6 +147,8 @@ static void quiesce_work(struct work_struct *work)
 	/* If even that failed: without bus mastering it cannot write */
 	pci_clear_master(rdev->pdev);
 	mark_quiesced(rdev);
+	/* Before anybody is woken to look */
+	tell_processes(rdev);
 	queue_work(rdev->event_wq, &rdev->fatal_work);
 	queue_work(rdev->wq, &rdev->flush_work);
 }
@@ -514,6 +533,7 @@ err_unmap:
 err_software:
 	free_software(rdev);
 err_dealloc:
+	pci_set_drvdata(pdev, NULL);
 	ib_dealloc_device(&rdev->ibdev);
 	return ret;
 }
@@ -522,6 +542,9 @@ static void rnic_remove(struct pci_dev *pdev)
 {
 	struct rnic_dev *rdev = pci_get_drvdata(pdev);
 
+	/* It did not come back after a reset */
+	if (!rdev)
+		return;
 	/* Pulled out: nobody need wait for an answer to find that out */
 	if (rnic_read(rdev, RNIC_REG_STATUS) == RNIC_GONE)
 		rnic_kill(rdev);
@@ -530,6 +553,7 @@ static void rnic_remove(struct pci_dev *pdev)
 	stop_device(rdev);
 	unmap_device(rdev);
 	free_software(rdev);
+	pci_set_drvdata(pdev, NULL);
 	ib_dealloc_device(&rdev->ibdev);
 }
 
@@ -538,9 +562,35 @@ static void rnic_shutdown(struct pci_dev *pdev)
 {
 	struct rnic_dev *rdev = pci_get_drvdata(pdev);
 
+	if (!rdev)
+		return;
 	cancel_delayed_work_sync(&rdev->health_work);
 	rnic_stop(rdev);
 }
+
+/*
+ * A reset of the function that somebody asked for (sysfs: reset). The device
+ * forgets all objects and connections by it; so to everybody else it is taken
+ * out and put in again. The PCI core holds the same lock as around probe and
+ * remove.
+ */
+static void rnic_reset_prepare(struct pci_dev *pdev)
+{
+	rnic_remove(pdev);
+}
+
+static void rnic_reset_done(struct pci_dev *pdev)
+{
+	int ret = rnic_probe(pdev, NULL);
+
+	if (ret)
+		dev_err(&pdev->dev, "does not work after the reset: %d\n", ret);
+}
+
+static const struct pci_error_handlers rnic_err_handlers = {
+	.reset_prepare = rnic_reset_prepare,
+	.reset_done = rnic_reset_done,
+};
 
 static const struct pci_device_id rnic_pci_ids[] = {
 	{ PCI_DEVICE(RNIC_PCI_VENDOR_ID, RNIC_PCI_DEVICE_ID) },
@@ -554,5 +604,6 @@ static struct pci_driver rnic_pci_driver = {
 	.probe = rnic_probe,
 	.remove = rnic_remove,
 	.shutdown = rnic_shutdown,
+	.err_handler = &rnic_err_handlers,
 };
 module_pci_driver(rnic_pci_driver);

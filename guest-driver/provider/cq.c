@@ -41,6 +41,8 @@ static struct rnic_cq *create_cq(struct ibv_context *context,
     cq->ring = cq->buf.addr;
     cq->dbrec = (struct rnic_cq_dbrec *)((uint8_t *)cq->buf.addr + size);
     pthread_mutex_init(&cq->lock, NULL);
+    list_head_init(&cq->send_qps);
+    list_head_init(&cq->recv_qps);
 
     cmd.drv_payload.buf = (uintptr_t)cq->buf.addr;
     cmd.drv_payload.buf_len = cq->buf.length;
@@ -143,6 +145,109 @@ static void release_wqes(struct rnic_qp *qp, const struct rnic_cqe *cqe)
     }
 }
 
+/*
+ * Whether the device is gone or dead: then nobody completes what is posted. The
+ * page of a QP's status reads as zeros when its device was taken away, and the
+ * driver zeroes the state when the device failed; a live QP is never in RESET.
+ */
+static bool is_gone(const struct rnic_qp *qp)
+{
+    return rnic_load(&qp->status->state) == RNIC_QPS_RESET;
+}
+
+/* What was published of a ring, which its producer may be posting to */
+static uint32_t published(const __le32 *word)
+{
+    return le32toh(atomic_load_explicit((const _Atomic(__le32) *)word,
+                                        memory_order_acquire));
+}
+
+static uint32_t published_sends(struct rnic_qp *qp)
+{
+    uint32_t pi = published(&qp->dbrec->sq_pi);
+    uint32_t held;
+
+    if (to_rctx(qp->vqp.qp.context)->sq_policy == RNIC_SQ_HELD) {
+        /* Those before RTS; sq_pi has overtaken it since then */
+        held = published(&qp->dbrec->sq_held);
+        if ((int32_t)(held - pi) > 0) {
+            pi = held;
+        }
+    }
+    return pi;
+}
+
+static bool flush_send(struct rnic_qp *qp, struct rnic_cqe *cqe)
+{
+    uint32_t ci = atomic_load_explicit(&qp->sq.ci, memory_order_relaxed);
+    const struct rnic_sq_wqe *wqe;
+
+    if (ci == published_sends(qp)) {
+        return false;
+    }
+    wqe = (const struct rnic_sq_wqe *)rnic_wq_entry(&qp->sq, ci);
+    *cqe = (struct rnic_cqe){
+        .wr_id = wqe->wr_id,
+        .qpn = htole32(qp->qpn),
+        .opcode = wqe->opcode,
+        .status = RNIC_WC_WR_FLUSH_ERR,
+        .wqe_index = htole16(ci),
+    };
+    rnic_sq_completed(&qp->sq, ci);
+    return true;
+}
+
+static bool flush_receive(struct rnic_qp *qp, struct rnic_cqe *cqe)
+{
+    uint32_t ci = atomic_load_explicit(&qp->rq.ci, memory_order_relaxed);
+    const struct rnic_rq_wqe *wqe;
+
+    if (qp->srq || ci == published(&qp->dbrec->rq_pi)) {
+        return false;
+    }
+    wqe = (const struct rnic_rq_wqe *)rnic_wq_entry(&qp->rq, ci);
+    *cqe = (struct rnic_cqe){
+        .wr_id = wqe->wr_id,
+        .qpn = htole32(qp->qpn),
+        .opcode = RNIC_WR_RECV,
+        .status = RNIC_WC_WR_FLUSH_ERR,
+    };
+    rnic_rq_completed(&qp->rq);
+    return true;
+}
+
+/* What a device that is gone would have flushed. Without it a consumer that
+ * polls for the end of its work would poll for ever. */
+static bool flush_next(struct rnic_cq *cq, struct rnic_cqe *cqe)
+{
+    struct rnic_qp *qp;
+
+    /* One stands for all: they are of one device */
+    qp = list_top(&cq->send_qps, struct rnic_qp, send_link);
+    if (!qp) {
+        qp = list_top(&cq->recv_qps, struct rnic_qp, recv_link);
+    }
+    if (!qp || !is_gone(qp)) {
+        return false;
+    }
+    /* Until the kernel has stopped it the device may go on: what it completes
+     * from now on is flushed here */
+    cq->gone = true;
+    list_for_each(&cq->send_qps, qp, send_link)
+    {
+        if (flush_send(qp, cqe)) {
+            return true;
+        }
+    }
+    list_for_each(&cq->recv_qps, qp, recv_link)
+    {
+        if (flush_receive(qp, cqe)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool rnic_cq_next(struct rnic_cq *cq, struct rnic_cqe *cqe)
 {
     struct rnic_context *ctx = to_rctx(cq->vcq.cq.context);
@@ -150,7 +255,7 @@ bool rnic_cq_next(struct rnic_cq *cq, struct rnic_cqe *cqe)
     struct rnic_qp *qp;
     uint32_t qpn;
 
-    while ((next = owned_cqe(cq, cq->ci))) {
+    while (!cq->gone && (next = owned_cqe(cq, cq->ci))) {
         *cqe = *next;
         cq->ci++;
         qpn = le32toh(cqe->qpn);
@@ -162,7 +267,7 @@ bool rnic_cq_next(struct rnic_cq *cq, struct rnic_cqe *cqe)
             return true;
         }
     }
-    return false;
+    return flush_next(cq, cqe);
 }
 
 void rnic_cq_publish(struct rnic_cq *cq)

@@ -9,9 +9,7 @@
 
 static struct rnic_sq_wqe *sq_entry(struct rnic_qp *qp, uint32_t index)
 {
-    return (struct rnic_sq_wqe *)(qp->sq.entries +
-                                  (size_t)(index & (qp->sq.depth - 1)) *
-                                      qp->sq.stride);
+    return (struct rnic_sq_wqe *)rnic_wq_entry(&qp->sq, index);
 }
 
 /* 0 or an errno value */

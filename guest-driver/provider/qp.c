@@ -127,9 +127,27 @@ out:
     return err;
 }
 
+static void lock_cqs(struct rnic_cq *a, struct rnic_cq *b)
+{
+    pthread_mutex_lock(a < b ? &a->lock : &b->lock);
+    if (a != b) {
+        pthread_mutex_lock(a < b ? &b->lock : &a->lock);
+    }
+}
+
+static void unlock_cqs(struct rnic_cq *a, struct rnic_cq *b)
+{
+    pthread_mutex_unlock(&a->lock);
+    if (a != b) {
+        pthread_mutex_unlock(&b->lock);
+    }
+}
+
 struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
     struct rnic_context *ctx = to_rctx(pd->context);
+    struct rnic_cq *send_cq = to_rcq(attr->send_cq);
+    struct rnic_cq *recv_cq = to_rcq(attr->recv_cq);
     struct rnic_qp *qp;
     struct layout lay;
     uint8_t *rings;
@@ -171,6 +189,10 @@ struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
         goto err_buf;
     }
     report_cap(qp, &attr->cap);
+    lock_cqs(send_cq, recv_cq);
+    list_add_tail(&send_cq->send_qps, &qp->send_link);
+    list_add_tail(&recv_cq->recv_qps, &qp->recv_link);
+    unlock_cqs(send_cq, recv_cq);
     return &qp->vqp.qp;
 
 err_buf:
@@ -210,22 +232,6 @@ int rnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask,
     return err;
 }
 
-static void lock_cqs(struct rnic_cq *a, struct rnic_cq *b)
-{
-    pthread_mutex_lock(a < b ? &a->lock : &b->lock);
-    if (a != b) {
-        pthread_mutex_lock(a < b ? &b->lock : &a->lock);
-    }
-}
-
-static void unlock_cqs(struct rnic_cq *a, struct rnic_cq *b)
-{
-    pthread_mutex_unlock(&a->lock);
-    if (a != b) {
-        pthread_mutex_unlock(&b->lock);
-    }
-}
-
 int rnic_destroy_qp(struct ibv_qp *ibqp)
 {
     struct rnic_context *ctx = to_rctx(ibqp->context);
@@ -252,6 +258,8 @@ int rnic_destroy_qp(struct ibv_qp *ibqp)
     if (send_cq != recv_cq) {
         rnic_cq_clean(send_cq, qp->qpn);
     }
+    list_del(&qp->send_link);
+    list_del(&qp->recv_link);
     atomic_store(&ctx->qp_table[qp->qpn], NULL);
     unlock_cqs(send_cq, recv_cq);
     pthread_mutex_unlock(&ctx->qp_mutex);

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ccan/list.h>
 #include <infiniband/driver.h>
 #include <infiniband/kern-abi.h>
 
@@ -114,6 +115,9 @@ struct rnic_cq {
     uint32_t arm_sequence;
     _Atomic(uint32_t) armed; /* RNIC_CQ_ARM_* not known to have fired */
     struct rnic_cqe current; /* between start_poll and end_poll */
+    bool gone; /* the device is; what it still writes does not count */
+    /* QPs that complete here, under the lock */
+    struct list_head send_qps, recv_qps;
 };
 
 struct rnic_qp {
@@ -129,7 +133,8 @@ struct rnic_qp {
     uint32_t max_inline;
     uint32_t sq_published; /* last written to sq_pi */
     bool signal_all;
-    bool reset; /* the verbs' RESET was asked for */
+    bool reset;                            /* the verbs' RESET was asked for */
+    struct list_node send_link, recv_link; /* in the CQs */
 };
 
 static inline struct rnic_context *to_rctx(struct ibv_context *context)
@@ -212,6 +217,10 @@ enum ibv_wc_opcode rnic_cqe_opcode(const struct rnic_cqe *cqe);
 void rnic_wq_init(struct rnic_wq *wq, uint8_t *entries, uint32_t depth,
                   uint32_t stride, uint32_t max_sge);
 void rnic_wq_destroy(struct rnic_wq *wq);
+static inline uint8_t *rnic_wq_entry(struct rnic_wq *wq, uint32_t index)
+{
+    return wq->entries + (size_t)(index & (wq->depth - 1)) * wq->stride;
+}
 /* The stride of entries with that many octets behind a header, 0: too many */
 uint32_t rnic_wq_stride(uint32_t header, uint32_t octets);
 /* A completion of the SQ's WQE with this index (modulo 65536) was polled; it

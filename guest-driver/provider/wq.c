@@ -65,9 +65,7 @@ int rnic_wq_write_recv(struct rnic_wq *wq, struct ibv_recv_wr *wr,
             err = EINVAL;
             break;
         }
-        wqe = (struct rnic_rq_wqe *)(wq->entries +
-                                     (size_t)((wq->pi + n) & (wq->depth - 1)) *
-                                         wq->stride);
+        wqe = (struct rnic_rq_wqe *)rnic_wq_entry(wq, wq->pi + n);
         memset(wqe, 0, sizeof(*wqe));
         wqe->num_sge = wr->num_sge;
         wqe->wr_id = htole64(wr->wr_id);

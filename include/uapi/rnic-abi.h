@@ -4,6 +4,10 @@
  *
  * mmap offsets come from the kernel: doorbell page (write), doorbell bitmap
  * (read, write), QP status page (read only).
+ *
+ * A QP's status tells RNIC_QPS_RESET when its device is gone or has failed: the
+ * kernel replaces the page by one of zeros, or zeroes the state. Nobody then
+ * completes what was posted, so the provider does, with flush errors.
  */
 #ifndef RNIC_ABI_USER_H
 #define RNIC_ABI_USER_H

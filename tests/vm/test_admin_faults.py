@@ -57,7 +57,7 @@ class Faults(PairCase):
         # Connections end, for their users at both ends
         self.assertIn('DISCONNECT EVENT', t.client.wait().output)
         t.server.wait_output('DISCONNECT EVENT')
-        # Programs are told by an event, for their queues are dead
+        # Programs are told by an event, too
         watch.wait_output('(?i)fatal|catastrophic')
         t.server.kill(9)
         t.server.wait()

@@ -49,8 +49,20 @@ class OldKernel(PairCase):
         self.pair.plug(self.b)
         self.assert_works()
 
+    def test_function_reset_under_traffic(self):
+        t = self.traffic()
+        self.a.run('echo 1 >/sys/class/infiniband/rnic0/device/reset', 90, True)
+        for result in t.wait():
+            self.assertRegex(result.output, 'device removal|DISCONNECT EVENT')
+        self.pair.configure(self.a)
+        self.assert_works()
+
     def test_resources_and_counters(self):
         t = self.traffic()
+        for kind, counter in (('qp', 'rx_messages'), ('cq', 'cq_events')):
+            self.assertRegex(
+                self.a.run(f'rdma -dd resource show {kind}').output,
+                rf'{counter} [1-9]')
         self.assertRegex(self.a.run('rdma resource show qp').output,
                          r'type RC state RTS')
         self.assertRegex(self.a.run('rdma statistic show').output,

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Driver, device, machine or process go away while connections are open."""
 
+import re
 import sys
 import unittest
 from pathlib import Path
@@ -54,7 +55,74 @@ class Processes(PairCase):
         self.assertEqual(result.output.count('ping data'), 3, result.output)
 
 
-class Unloading(PairCase):
+class Removal(PairCase):
+    """The device goes away under programs that poll."""
+
+    def both_see_the_end(self, t):
+        """Also the end without a device: what it posted is flushed"""
+        for result in t.wait():
+            self.assertNotIn(result.rc, (0, 128 + 9), result.output)
+        self.assertRegex(t.client.output, 'Failed status 5|WR flushed')
+
+
+class Posted(PairCase):
+    """What was posted to a device that is not there any more is flushed."""
+
+    def lose(self, lose):
+        """`lose` takes a's device away while Writes to b cannot go on."""
+        server = self.spawn(self.b, f'rnic-gone server {self.pair.addr(self.b)}')
+        server.wait_output('listening')
+        client = self.spawn(self.a, f'rnic-gone client {self.pair.addr(self.b)}',
+                            None)
+        client.wait_output('connected')
+        server.wait_output('ready')
+        self.b.qmp('stop')
+        try:
+            client.write(b'go\n')
+            client.wait_output('posted')
+            lose()
+            client.write(b'go\n')
+            result = client.wait(120, check=True)
+        finally:
+            self.b.qmp('cont')
+        flushed = re.search(r'flushed: 32 of 32 receives, (\d+) of 48 writes',
+                            result.output)
+        self.assertIsNotNone(flushed, result.output)
+        self.assertGreater(int(flushed[1]), 0)
+        self.assertRegex(result.output, 'then: receive Invalid argument, write '
+                         'Invalid argument')
+        server.kill(9)
+        server.wait()
+
+    def test_unplugged(self):
+        self.lose(lambda: self.pair.unplug(self.a))
+        self.pair.plug(self.a)
+        self.assert_works()
+
+    def test_driver_unloaded(self):
+        self.lose(lambda: self.a.run('rmmod rnic', 90, True))
+        self.pair.reload(self.a)
+        self.assert_works()
+
+    def test_device_failed(self):
+        """It answers no command: the driver gives it up"""
+        def fail():
+            self.a.run('echo 1000 >/sys/module/rnic/parameters/cmd_timeout_ms',
+                       30, True)
+            self.a.qmp('qom-set', path='/machine/peripheral/rnic0',
+                       property='fault-admin-delay', value=0xffffffff)
+            self.a.run('rdma statistic show link rnic0/1', 60)
+            self.wait_kernel(self.a, r'^rnic \S+: command \d+ got no answer')
+
+        self.lose(fail)
+        self.a.qmp('qom-set', path='/machine/peripheral/rnic0',
+                   property='fault-admin-delay', value=0)
+        self.a.run('rmmod rnic', 90, True)
+        self.pair.reload(self.a)
+        self.assert_works()
+
+
+class Unloading(Removal):
     """rmmod rnic with users."""
 
     def unload(self, vm):
@@ -99,10 +167,7 @@ class Unloading(PairCase):
             with self.subTest(unloaded=vm.name):
                 t = self.bulk()
                 self.unload(vm)
-                for command in t:
-                    # perftest's endless mode knows no removal: it polls on
-                    command.kill(9)
-                    command.wait()
+                self.both_see_the_end(t)
                 self.pair.reload(vm)
         self.assert_works()
 
@@ -154,7 +219,7 @@ time.sleep(1000)
         self.pair.reload(self.a)
 
 
-class Unplugging(PairCase):
+class Unplugging(Removal):
     """The device is taken out of its slot."""
 
     def replug(self, vm):
@@ -178,9 +243,7 @@ class Unplugging(PairCase):
     def test_with_bulk_data_at_the_client(self):
         t = self.bulk()
         self.pair.unplug(self.b)
-        for command in t:
-            command.kill(9)
-            command.wait()
+        self.both_see_the_end(t)
         self.pair.plug(self.b)
         self.assert_works()
 
@@ -240,21 +303,17 @@ class Machine(PairCase):
         self.assertEqual(ear.wait(60).rc, 0, ear.output)
 
     def test_function_reset_by_the_administrator(self):
-        """An FLR: all connections end, and the driver can start again"""
+        """An FLR: as though it were unplugged and plugged in again"""
         t = self.traffic()
-        dev = self.a.run('cd /sys/bus/pci/drivers/rnic; ls -d 0000:*', 30,
-                         True).output.strip()
-        # The driver is not told; it notices when a command has no answer
-        self.allow(r'^rnic \S+: command \d+ got no answer in 1000 ms')
-        self.a.run('echo 1000 >/sys/module/rnic/parameters/cmd_timeout_ms; '
-                   f'echo 1 >/sys/bus/pci/devices/{dev}/reset', 60)
-        self.assertIn('DISCONNECT', t.client.wait().output)
-        t.server.kill(9)
-        t.server.wait()
+        self.a.run('echo 1 >/sys/class/infiniband/rnic0/device/reset', 90, True)
+        server, client = t.wait()
+        self.assertIn('device removal', server.output)
+        self.assertIn('DISCONNECT EVENT', client.output)
+        self.pair.configure(self.a)
+        self.assert_works()
         self.a.run('rmmod rnic', 60, True)
         self.pair.reload(self.a)
         self.assert_works()
-
 
     def test_reset_under_traffic_tells_the_peer_and_boots(self):
         t = self.traffic()
