@@ -114,6 +114,8 @@ kernel_build() {
     release=$(cat "$dir/release")
     python3 "$RNIC_LIB/extract-vmlinux.py" \
         "$tree/boot/vmlinuz-$release" "$dir/vmlinux"
+    # What a running kernel can start: kexec
+    cp "$tree/boot/vmlinuz-$release" "$dir/vmlinuz"
     cp "$tree/boot/config-$release" "$dir/config"
     modules_closure "$tree" "$release" "$dir/modules"
     # usr/src beside usr/lib, as the headers' relative links expect it

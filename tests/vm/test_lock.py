@@ -87,13 +87,13 @@ class BigLock(PairCase):
         held = Held(self.a)
         self.addCleanup(held.release)
         # A processor of a has come to wait for the lock
-        before, now, end = None, self.rounds(20), time.monotonic() + 60
+        before, now, end = None, self.rounds(10), time.monotonic() + 60
         while now != before:
             self.assertLess(time.monotonic(), end, 'nobody held the lock')
-            before, now = now, self.rounds(20)
-        # Writes, Reads, and Sends with their completions: 200 times, which end
+            before, now = now, self.rounds(10)
+        # Writes, Reads, and Sends with their completions: 100 times, which end
         # with the lock still held
-        after = self.rounds(200)
+        after = self.rounds(100)
         self.assertFalse(held.answered, held.error)
         self.assertEqual(after, now, 'the lock was not held all the time')
 

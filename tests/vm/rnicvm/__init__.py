@@ -18,9 +18,10 @@ from .fabric import claim_fabric_id
 from .image import Image
 from .pair import Pair
 from .siw import RTR, Namespace, Siw, SiwCase, SiwPair
+from .usage import Usage
 from .vm import Kmsg, Vm, start_all
 
 __all__ = ['RTR', 'Command', 'CommandFailed', 'Device', 'Image', 'Kmsg',
            'Namespace', 'Pair', 'PairCase', 'Result', 'Siw', 'SiwCase',
-           'SiwPair', 'Vm', 'VmDied', 'VmError', 'claim_fabric_id', 'full',
-           'start_all']
+           'SiwPair', 'Usage', 'Vm', 'VmDied', 'VmError', 'claim_fabric_id',
+           'full', 'start_all']

@@ -44,6 +44,9 @@ class Traffic(NamedTuple):
 class Pair:
     """VMs a and b, 10.0.0.1 and 10.0.0.2, fd00::1 and fd00::2."""
 
+    # Arguments of Vm
+    options = {'memory': '768M'}
+
     _shared = {}
     _boots_failed = 0
 
@@ -65,7 +68,7 @@ class Pair:
                 device=['pcie-root-port,id=port0,chassis=1',
                         f'rnic,id=rnic0,bus=port0{fabric}'],
                 addr=[f'{ADDR[name]}/24', f'{ADDR6[name]}/64'], cpus=cpus,
-                memory='768M', qemu_args=trace_arguments(), wrapper=wrapper)
+                qemu_args=trace_arguments(), wrapper=wrapper, **self.options)
         self.properties[vm] = {}
         return vm
 

@@ -136,7 +136,7 @@ class Vm:
         if load and load[0] == 'preload':
             # for QEMU alone: what the wrapper runs could not resolve it
             argv += ['env', f'LD_PRELOAD={load[1]}']
-        argv += [qemu, '-name', self.name, *accel,
+        argv += [qemu, '-name', f'{self.name},debug-threads=on', *accel,
                 '-machine', machine, '-m', str(memory), '-smp', str(cpus),
                 '-nodefaults', '-no-user-config', '-display', 'none',
                 '-no-reboot', '-kernel', self.image.vmlinux,
