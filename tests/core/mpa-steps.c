@@ -109,6 +109,18 @@ void mpa_recv_send(struct iw_peer *peer, uint32_t msn)
     iw_wait_send(peer, 0x5e4d, RNIC_WC_SUCCESS);
 }
 
+void mpa_crc_is_checked(struct iw_peer *peer)
+{
+    uint8_t ulpdu[64], fpdu[64];
+    size_t len = iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND, 0, 0, 1, 0, "x", 1);
+
+    g_assert_true(peer->crc);
+    len = iw_fpdu(peer, fpdu, ulpdu, len);
+    fpdu[len - 2] ^= 4;
+    raw_send(peer->fd, fpdu, len);
+    iw_expect_refused(peer, 2, 0, 0x02, NULL);
+}
+
 bool mpa_next_is(struct iw_peer *peer, uint8_t rdmap)
 {
     uint8_t octets[4];

@@ -49,6 +49,9 @@ void mpa_reply_event(struct iw_peer *peer, enum rnic_cm_status status,
 void mpa_post_send(struct iw_peer *peer);
 /* It arrives with this MSN, and completes */
 void mpa_recv_send(struct iw_peer *peer, uint32_t msn);
+/* A Send with a bad CRC, and nothing of the kind is let through: ends with
+ * iw_expect_refused() */
+void mpa_crc_is_checked(struct iw_peer *peer);
 /* Waits for an FPDU and leaves it there: whether it has this control octet */
 bool mpa_next_is(struct iw_peer *peer, uint8_t rdmap);
 /* Nothing comes from the device, and no event */

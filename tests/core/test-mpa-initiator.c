@@ -191,6 +191,25 @@ static void test_crc_of_either_frame(gconstpointer data)
     works(&p);
 }
 
+/* Of one frame alone */
+static void test_crc_is_checked(void)
+{
+    unsigned own;
+
+    for (own = 0; own < 2; own++) {
+        struct mpa_setup setup = { .crc = own ? RNIC_CRC_ON : RNIC_CRC_OFF,
+                                   .no_p2p = true };
+        struct rnic_aeqe event;
+        struct iw_peer p;
+
+        close(start_with(&p, &setup, NULL));
+        mpa_reply(&p, RAW_S | (own ? 0 : RAW_C), 2, 4, 4);
+        mpa_reply_event(&p, RNIC_CM_OK, &event);
+        mpa_crc_is_checked(&p);
+        iw_free(&p);
+    }
+}
+
 /* One RTR, of the form that the Reply names, as the first FPDU; the Send that
  * was posted before it comes behind it */
 static const struct rtr {
@@ -478,6 +497,7 @@ int main(int argc, char **argv)
     ROWS(bad, test_bad_reply_fails_the_connect)
 #undef ROWS
 #define ADD(name, test) g_test_add_func("/wire/" name, test)
+    ADD("S02-S03/initiator-and-checked", test_crc_is_checked);
     ADD("S07/private-data-of-a-reply", test_private_data_of_every_length);
     ADD("S08/rejecting-reply", test_rejecting_reply);
     ADD("S10/single-octets", test_reply_in_single_octets);

@@ -67,6 +67,24 @@ static void test_plain_request_gets_a_plain_reply(gconstpointer data)
     works(&p);
 }
 
+/* Also of a peer that did not ask for it */
+static void test_crc_of_the_reply_is_checked(void)
+{
+    struct mpa_setup setup = { .crc = RNIC_CRC_ON };
+    struct rnic_aeqe event;
+    struct raw_frame reply;
+    struct iw_peer p;
+
+    mpa_listen(&p, &setup);
+    iw_post_recv(&p, 1, 100, 50);
+    mpa_connect(&p);
+    mpa_request(&p, 0, 1, NULL, 0, &event);
+    mpa_accept(&p, &event, NULL, &reply);
+    mpa_established(&p, &event);
+    mpa_crc_is_checked(&p);
+    iw_free(&p);
+}
+
 /* The peer asks for markers, for what the device sends and for nothing else */
 static void test_markers_in_one_direction(gconstpointer crc)
 {
@@ -428,6 +446,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     add_rows();
 #define ADD(name, test) g_test_add_func("/wire/" name, test)
+    ADD("S03/and-checked", test_crc_of_the_reply_is_checked);
     ADD("S07/private-data", test_private_data_of_every_length);
     ADD("S08/reject-enhanced", test_reject_of_an_enhanced_request);
     ADD("S08/reject-plain", test_reject_of_a_plain_request);
