@@ -312,11 +312,30 @@ static void kill_up(struct rnic_cm_conn *conn, enum rnic_cm_status why)
     finish(conn, qpn, false, why);
 }
 
+/*
+ * Without a gate, octets that follow the Reply at once are in the way of an
+ * initiator that is still reading it: siw fails such a connection. So the first
+ * ones wait a moment, outside a loopback fabric.
+ */
+#define HOLD_FIRST_US 100000
+
+static void hold_over(struct rnic_timer *timer)
+{
+    struct rnic_cm_conn *conn = rnic_owner(timer, struct rnic_cm_conn, timer);
+
+    if (conn->qp->state == RNIC_QPS_RTS) {
+        rnic_qp_open_gate(conn->qp);
+    }
+}
+
 static void established_due(struct rnic_timer *timer)
 {
     struct rnic_cm_conn *conn = rnic_owner(timer, struct rnic_cm_conn, timer);
 
     report_established(conn, conn->qp->qpn, RNIC_CM_OK);
+    if (conn->qp->params.hold_first) {
+        rnic_timer_arm(conn->dev, timer, HOLD_FIRST_US, hold_over);
+    }
 }
 
 static void rtr_overdue(struct rnic_timer *timer)
@@ -377,6 +396,8 @@ void rnic_conn_up(struct rnic_cm_conn *conn,
         .tx_markers = agreed->tx_markers,
         .send_rtr = conn->initiator ? rtr_forms(agreed->rtr) : 0,
         .await_rtr = !conn->initiator && agreed->rtr,
+        .hold_first = !conn->initiator && !agreed->rtr && !conn->in_fabric &&
+                      !conn->dev->config.mpa_gate_strict,
         .ird = agreed->ird,
         .ord = agreed->ord,
     };

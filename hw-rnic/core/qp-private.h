@@ -188,8 +188,6 @@ void rnic_rx_flush(struct rnic_qp *qp);
 void rnic_qp_make_ready(struct rnic_qp *qp);
 /* Acts upon a recorded fault */
 void rnic_qp_settle(struct rnic_qp *qp);
-/* Responder: the first valid FPDU came in (RFC 5044 section 7.1.2) */
-void rnic_qp_open_gate(struct rnic_qp *qp);
 /* Something would be sent now, but for the gate */
 void rnic_qp_note_gated(struct rnic_qp *qp);
 

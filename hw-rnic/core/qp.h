@@ -15,6 +15,7 @@ struct rnic_qp_params {
     bool tx_markers;   /* the peer asked for markers */
     unsigned send_rtr; /* initiator: RNIC_RTR_* to send first, or 0 */
     bool await_rtr;    /* responder: peer-to-peer mode was agreed */
+    bool hold_first;   /* responder: gated, also if the gate is off */
     uint16_t ird, ord;
 };
 
@@ -84,6 +85,8 @@ void rnic_qp_reset_all(struct rnic_device *dev);
  */
 void rnic_qp_connected(struct rnic_qp *qp, struct rnic_stream *stream,
                        const struct rnic_qp_params *params);
+/* Responder: the first valid FPDU came in (RFC 5044 section 7.1.2) */
+void rnic_qp_open_gate(struct rnic_qp *qp);
 /* Sends the RTR once more, as an empty Write. False: the peer has sent
  * something, or agreed to no such RTR, or the QP has left RTS. */
 bool rnic_qp_repeat_rtr(struct rnic_qp *qp);

@@ -98,7 +98,10 @@ void rnic_tx_init(struct rnic_qp *qp)
     }
     tx->inbound = g_new0(struct rnic_inbound_read, MAX(tx->inbound_size, 1));
     tx->gated = !qp->params.initiator &&
-                (qp->params.await_rtr || qp->dev->config.mpa_gate_strict);
+                (qp->params.await_rtr || qp->params.hold_first ||
+                 qp->dev->config.mpa_gate_strict);
+    /* Nothing that a user should hear of: it is over soon */
+    tx->gate_noted = qp->params.hold_first;
     qp->tx = tx;
     if (!qp->dev->qp_scratch) {
         qp->dev->qp_scratch = g_malloc(sizeof(struct rnic_qp_scratch));

@@ -176,6 +176,43 @@ static void test_ready_to_receive_is_said_once_to_a_peer_that_answers(void)
     th_guest_free(a);
 }
 
+/* mpa-gate=off: the initiator has time to read the Reply */
+static void test_first_fpdu_does_not_follow_the_reply_at_once(void)
+{
+    struct th_options options;
+    struct th_guest *a;
+    struct th_qp *qp;
+    struct raw_frame reply;
+    struct rnic_aeqe event;
+    uint32_t listener;
+    uint16_t port;
+    uint8_t fpdu[24];
+    int64_t start;
+    int peer;
+
+    th_options_init(&options);
+    options.config.fabric = RNIC_FABRIC_DIRECT;
+    options.config.crc = RNIC_CRC_OFF;
+    options.config.mpa_gate_strict = false;
+    a = cm_guest_at(A, &options);
+    qp = th_qp_new(a, NULL);
+    th_post_send(qp, &(struct th_wr){ .opcode = RNIC_WR_SEND }, 1);
+    listener = th_listen(a, A, 0, 4, &port);
+    peer = raw_connect(a, HOST, A, port);
+    raw_send_frame(peer, false, 0, 1, NULL, 0);
+    event = cm_arrives(a, listener);
+    start = g_get_monotonic_time();
+    g_assert_cmpuint(th_accept(qp, GUINT32_FROM_LE(event.conn_id), NULL), ==,
+                     RNIC_ADMIN_OK);
+    raw_recv_frame(peer, true, &reply);
+    raw_recv(peer, fpdu, sizeof(fpdu));
+    g_assert_cmpint(g_get_monotonic_time() - start, >=, 100000);
+    g_assert_cmphex(fpdu[3], ==, 0x43);
+    g_assert_cmpuint(th_stat(a, RNIC_STAT_gated), ==, 0);
+    close(peer);
+    th_guest_free(a);
+}
+
 static void test_any_host_may_connect_to_the_guest(void)
 {
     struct th_guest *a = direct_at(A, NULL, NULL);
@@ -315,6 +352,7 @@ int main(int argc, char **argv)
     ADD("rtr/silent", test_ready_to_receive_is_said_again_to_a_silent_peer);
     ADD("rtr/answers",
         test_ready_to_receive_is_said_once_to_a_peer_that_answers);
+    ADD("no-gate", test_first_fpdu_does_not_follow_the_reply_at_once);
     ADD("accept", test_any_host_may_connect_to_the_guest);
     ADD("lacking", test_address_that_the_host_lacks_is_told);
     ADD("no-route", test_no_route_is_unreachable);
