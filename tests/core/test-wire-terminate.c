@@ -175,6 +175,8 @@ static void not_answered(gconstpointer opaque, bool crc)
                         "\x01\x01\x00\x00", b->len));
     iw_send_message(&p, 1, 10);
     iw_expect_dropped(&p);
+    /* Nor taken for one */
+    g_assert_cmpuint(th_stat(p.guest, RNIC_STAT_term_received), ==, 0);
     iw_free(&p);
 }
 
