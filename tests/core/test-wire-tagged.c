@@ -7,7 +7,10 @@
 #include "raw-peer.h"
 #include "wire-io.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define END                      (PEER_IOVA + PEER_BUF)
 #define NOT_LAST                 0x81
@@ -412,6 +415,76 @@ static void test_deregistered_between_writes(gconstpointer crc)
     iw_free(&p);
 }
 
+struct writer {
+    int fd;
+    uint8_t *octets;
+    size_t len;
+};
+
+/* A peer of its own, that sends until it is done or the connection ends */
+static gpointer writer(gpointer opaque)
+{
+    const struct writer *w = opaque;
+    size_t sent = 0;
+
+    while (sent < w->len) {
+        struct pollfd p = { .fd = w->fd, .events = POLLOUT };
+        ssize_t n = sendto(w->fd, w->octets + sent, w->len - sent, MSG_NOSIGNAL,
+                           NULL, 0);
+
+        if (n < 0 && errno != EAGAIN) {
+            break;
+        }
+        sent += MAX(n, 0);
+        if (n < 0) {
+            poll(&p, 1, 1000);
+        }
+    }
+    return NULL;
+}
+
+/* The engine, the peer and the driver each on a thread */
+static void test_deregistered_at_any_time(gconstpointer crc)
+{
+    enum { COUNT = 60, LEN = 60000 };
+    g_autofree uint8_t *ulpdu = g_malloc(65536);
+    g_autofree uint8_t *payload = g_malloc(65536);
+    struct writer w = { .octets = g_malloc(COUNT * PEER_FPDU_MAX) };
+    unsigned round, i;
+
+    for (round = 0; round < 8; round++) {
+        struct iw_peer p;
+        GThread *thread;
+        uint32_t stag;
+
+        iw_start_crc(&p, GPOINTER_TO_INT(crc));
+        stag = iw_region(&p, TH_PD, RNIC_ACCESS_ALL);
+        for (w.len = i = 0; i < COUNT; i++) {
+            th_fill(payload, LEN, i);
+            w.len += iw_fpdu(&p, w.octets + w.len, ulpdu,
+                             iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, stag,
+                                       PEER_IOVA + i, payload, LEN));
+        }
+        w.fd = p.fd;
+        th_engine_start(p.guest);
+        thread = g_thread_new("peer", writer, &w);
+        th_run_for(round);
+        th_dereg_mr(p.guest, stag);
+        iw_watch(&p);
+        g_thread_join(thread);
+        th_engine_stop(p.guest);
+        /* If all of them were in time, this one is not */
+        if (th_qp_state(p.qp) == RNIC_QPS_RTS) {
+            iw_send(
+                &p, ulpdu,
+                iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, stag, PEER_IOVA, "x", 1));
+        }
+        iw_expect_refused(&p, 1, 1, 0x00, NULL);
+        iw_free(&p);
+    }
+    g_free(w.octets);
+}
+
 int main(int argc, char **argv)
 {
     unsigned i;
@@ -433,6 +506,7 @@ int main(int argc, char **argv)
     iw_add("R36/within-a-large-write", test_deregistered_within_a_large_write);
     iw_add("R36/within-a-small-write", test_deregistered_within_a_small_write);
     iw_add("R36/behind-the-header", test_deregistered_behind_the_header);
+    iw_add("R36/at-any-time", test_deregistered_at_any_time);
     iw_add("R36/between-writes", test_deregistered_between_writes);
     return g_test_run();
 }
