@@ -349,7 +349,7 @@ void replay_account_fpdu(struct replay *r, const struct cap_fpdu *fpdu)
     size_t end = m->payload->len;
     struct replay_region *region;
 
-    if (m == r->fault) {
+    if (m == r->fault || r->dead) {
         return;
     }
     /* To where the next FPDU of this message begins */

@@ -16,6 +16,7 @@
  */
 #include "raw-peer.h"
 #include "replay.h"
+#include "wire-io.h"
 
 #include <string.h>
 #include <sys/socket.h>
@@ -425,7 +426,7 @@ static void timeline(struct replay *r)
     for (i = 0; i < r->c->segments->len && !r->dead; i++) {
         const struct cap_segment *s =
             &g_array_index(r->c->segments, struct cap_segment, i);
-        size_t start = MAX(s->start, r->c->frame[s->side].len);
+        size_t start = MAX(s->start, r->c->frame[s->side].len), end;
 
         if (s->fin) {
             device_first = s->side == r->device;
@@ -438,7 +439,14 @@ static void timeline(struct replay *r)
             device_turn(r, s->end);
             continue;
         }
-        siw_turn(r, start, s->end);
+        end = s->end;
+        /* Where octets are cut anyway, not each segment for itself */
+        while (wire_slicing() != WIRE_WHOLE && i + 1 < r->c->segments->len &&
+               s[1].side == r->siw && !s[1].fin) {
+            end = (++s)->end;
+            i++;
+        }
+        siw_turn(r, start, end);
         if (start == r->c->frame[CAP_CLIENT].len && s->side == CAP_CLIENT &&
             r->c->frame[CAP_CLIENT].ird & RAW_A) {
             wait_established(r);
