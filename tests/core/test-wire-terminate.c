@@ -253,6 +253,47 @@ static void test_answered_by_a_terminate(gconstpointer crc)
     iw_free(&p);
 }
 
+/* The first error is told, whichever it is: the peer's, or the consumer's in what
+ * it posted */
+static void test_two_errors_at_once(gconstpointer crc)
+{
+    struct th_wr wr = {
+        .opcode = RNIC_WR_SEND,
+        .wr_id = 1,
+        .num_sge = 1,
+    };
+    uint8_t ulpdu[65536];
+    struct iw_peer p;
+    bool own;
+
+    iw_start_crc(&p, GPOINTER_TO_INT(crc));
+    iw_open_gate(&p);
+    iw_post_recv(&p, 1, 0, 10);
+    wr.sge[0] = th_sge(p.stag ^ 1, PEER_IOVA, 10);
+    rnic_device_quiesce(p.guest->dev);
+    th_post_send(p.qp, &wr, 1);
+    iw_send(
+        &p, ulpdu,
+        iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag ^ 1, PEER_IOVA, "x", 1));
+    raw_wait_acked(p.fd);
+    rnic_device_resume(p.guest->dev);
+    iw_recv(&p, ulpdu);
+    g_assert_cmphex(ulpdu[1], ==, IW_TERM);
+    own = ulpdu[18] == 0x00;
+    if (own) {
+        g_assert_cmphex(ulpdu[19], ==, 0xff);
+        p.oracle.send_status = RNIC_WC_LOC_PROT_ERR;
+    } else {
+        g_assert_cmphex(ulpdu[18], ==, 0x11);
+        g_assert_cmphex(ulpdu[19], ==, 0x00);
+    }
+    g_assert_false(raw_closed(p.fd, NULL));
+    iw_expect_error(&p);
+    iw_check_after(&p);
+    g_assert_cmpuint(th_stat(p.guest, RNIC_STAT_term_sent), ==, 1);
+    iw_free(&p);
+}
+
 /* siw's after a failed setup: without the CRC that was agreed on */
 static void test_without_the_crc(void)
 {
@@ -448,6 +489,7 @@ int main(int argc, char **argv)
     iw_add("R31/more-behind-it", test_more_behind_it);
     iw_add("R32/both-at-once", test_both_at_once);
     iw_add("R32/answered-by-a-terminate", test_answered_by_a_terminate);
+    iw_add("R32/two-errors-at-once", test_two_errors_at_once);
     g_test_add_func("/wire/R33/without-the-crc/crc-on", test_without_the_crc);
     iw_add("R34/within-a-write", test_within_a_write);
     iw_add("R34/within-a-send", test_within_a_send);
