@@ -362,7 +362,9 @@ static int route_in(struct syn *syn)
  */
 static u64 answers(struct net *net)
 {
-	return u64_stats_read(&this_cpu_ptr(net->loopback_dev->lstats)->packets);
+	struct pcpu_lstats *stats = this_cpu_ptr(net->loopback_dev->lstats);
+
+	return u64_stats_read(&stats->packets);
 }
 
 static int ask_out(struct syn *syn)

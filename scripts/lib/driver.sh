@@ -53,8 +53,8 @@ rnic_ko_build() {
     done
 }
 
-# rnic_ko_check: (in a step) compile it anew for the kernel that
-# kernel_prepare* chose; any warning is a failure
+# rnic_ko_check [ARG]...: (in a step) compile it anew for the kernel that
+# kernel_prepare* chose, with these arguments of make; any warning is a failure
 rnic_ko_check() {
     local work
     work=$RNIC_CACHE/build/check-$(basename "$RNIC_KERNEL_DIR")
@@ -63,7 +63,7 @@ rnic_ko_check() {
     mirror_sources "$RNIC_TOP/guest-driver/kernel" "$work/guest-driver/kernel"
     mirror_sources "$RNIC_TOP/tests/vm/modules" "$work/tests/vm/modules"
     {
-        kernel_make "$work/guest-driver/kernel" KCFLAGS=-Werror
+        kernel_make "$work/guest-driver/kernel" KCFLAGS=-Werror "$@"
         kernel_make "$work/tests/vm/modules" KCFLAGS=-Werror
     } 2>&1 | tee "$work/log"
     # modpost only warns of what it finds

@@ -21,7 +21,8 @@ nvme-rdma nvmet-rdma nvme-tcp null_blk rpcrdma nfs nfsv4 nfsd ib_iser ib_isert
 target_core_file target_core_iblock
 crc32_generic crc32c_generic crc32c-intel libcrc32c configfs dummy veth
 nf_tables nf_conntrack nft_ct nft_reject nft_reject_inet nft_reject_ipv4
-nft_reject_ipv6 nft_log nft_limit nf_log_syslog sch_netem"
+nft_reject_ipv6 nft_log nft_limit nf_log_syslog nft_chain_nat nft_redir
+nft_queue nfnetlink_queue sch_netem"
 
 # Without these no guest of ours runs.
 KERNEL_REQUIRED="virtio_pci virtio_console ib_core ib_uverbs iw_cm rdma_cm

@@ -82,6 +82,11 @@ class Filtered(PairCase):
                 tcp option maxseg size > 500 ct state new counter accept
             tcp dport {PORT} counter drop""")
 
+    @staticmethod
+    def sockets(vm):
+        return re.findall(r'sockets: used \d+|TCP: inuse \d+|alloc \d+',
+                          vm.run('cat /proc/net/sockstat', 60, True).output)
+
     def netdev(self, vm):
         return vm.run('cd /sys/bus/pci/drivers/rnic/*/net && echo *', 60,
                       True).output.strip()
@@ -169,8 +174,135 @@ class Basics:
                 self.no_rules()
 
 
+# Binds queue 0, prints the ports of the first packet, lets it through
+QUEUE = '''
+import socket, struct
+s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+s.bind((0, 0))
+def send(kind, queue, attr, value):
+    attrs = struct.pack('=HH', 4 + len(value), attr) + value
+    attrs += bytes(-len(attrs) % 4)
+    body = struct.pack('=BBH', 0, 0, socket.htons(queue)) + attrs
+    s.send(struct.pack('=IHHII', 16 + len(body), 3 << 8 | kind, 1, 0, 0) + body)
+send(2, 0, 1, struct.pack('=BBH', 1, 0, 0))
+send(2, 0, 2, struct.pack('!IB', 0xffff, 2))
+print('bound', flush=True)
+attrs = s.recv(65536)[20:]
+while attrs:
+    length, kind = struct.unpack_from('=HH', attrs)
+    if kind == 1:
+        packet = attrs[4:8]
+    if kind == 10:
+        print('ports', *struct.unpack_from('!HH', attrs, 4 + 20), flush=True)
+    attrs = attrs[length + -length % 4:]
+send(1, 0, 2, struct.pack('!I', 1) + packet)
+print('let through', flush=True)
+'''
+
+
 class Firewall(Basics, Filtered):
-    """Linux 6.12."""
+    """Linux 6.12, with all that rules can do."""
+
+    def test_parameter_turns_the_question_off(self):
+        addr = self.pair.addr(self.a)
+        self.serve(addr)
+        for vm, hook in ((self.a, 'input'), (self.b, 'output')):
+            self.rule(vm, hook, f'tcp dport {PORT} {DROP}')
+            vm.run(f'echo 0 >{PARAMETER}', 60, True)
+        self.assert_connects(addr)
+        for vm, hook in ((self.a, 'input'), (self.b, 'output')):
+            self.assertEqual(self.counted(vm, hook), [0])
+            vm.run(f'echo 1 >{PARAMETER}', 60, True)
+        self.assert_refused(addr, SEEN[DROP])
+
+    def test_rule_on_the_user(self):
+        addr = self.pair.addr(self.a)
+        self.serve(addr)
+        used = self.sockets(self.b)
+        self.rule(self.b, 'output', f'tcp dport {PORT} meta skuid 0 {DROP}')
+        self.assert_refused(addr, SEEN[DROP])
+        self.rule(self.b, 'output', f'tcp dport {PORT} meta skuid != 0 {DROP}')
+        self.assert_connects(addr)
+        # What carried the user is gone again
+        self.assertEqual(self.sockets(self.b), used)
+
+    def test_connection_to_itself_uses_lo(self):
+        for family, addr in self.addrs():
+            with self.subTest(family=family):
+                self.serve(addr)
+                match = f'{family} saddr {addr} {family} daddr {addr}'
+                self.only(self.a, 'output', f'oifname lo {match}')
+                self.only(self.a, 'input', f'iifname lo {match}')
+                self.assert_connects(addr, self.a)
+                for hook in ('output', 'input'):
+                    self.assertEqual(self.counted(self.a, hook), [1, 0])
+                self.no_rules()
+
+    def test_connection_tracking_keeps_no_entry(self):
+        addr = self.pair.addr(self.a)
+        self.serve(addr)
+        tracked = f'grep -w dport={PORT} /proc/net/nf_conntrack'
+        for vm, hook in ((self.b, 'output'), (self.a, 'input')):
+            self.rule(vm, hook, f'tcp dport {PORT} ct state new counter')
+        # One of TCP stays, and the RDMA connection does not disturb it
+        server = self.spawn(self.a, f'busybox nc -l -p {PORT}', None)
+        self.a.run(f'until ss -Hltn "sport = :{PORT}" | grep -q LISTEN; '
+                   'do sleep 0.2; done', 60, True)
+        client = self.spawn(self.b, f'busybox nc {addr} {PORT}', None)
+        client.write(b'before\n')
+        server.wait_output('before')
+        self.assert_connects(addr)
+        client.write(b'after\n')
+        server.wait_output('after')
+        for vm, hook in ((self.b, 'output'), (self.a, 'input')):
+            # Both were new connections
+            self.assertEqual(self.counted(vm, hook), [2])
+            found = vm.run(tracked).output.splitlines()
+            self.assertEqual(len(found), 1, found)
+            self.assertIn('ESTABLISHED', found[0])
+
+    def test_queued_packet_is_refused_and_harmless_later(self):
+        addr = self.pair.addr(self.a)
+        self.serve(addr)
+        self.rule(self.b, 'output', f'tcp dport {PORT} counter queue')
+        self.b.push(QUEUE.encode(), '/tmp/queue.py')
+        queue = self.spawn(self.b, 'python3 /tmp/queue.py')
+        queue.wait_output('bound')
+        self.rule(self.a, 'prerouting', f'tcp dport {PORT} counter')
+        self.assert_refused(addr, SEEN[DROP])
+        self.assertIn('keeps its SYN', self.last_message(self.b))
+        queue.wait_output(rf'ports \d+ {PORT}\nlet through')
+        queue.wait(60, True)
+        self.assertEqual(self.counted(self.b, 'output'), [1])
+        # It is not sent
+        self.assertEqual(self.counted(self.a, 'prerouting'), [0])
+
+    def test_routing_decides_who_comes_in(self):
+        addr, dev = self.pair.addr(self.a), self.netdev(self.a)
+        self.serve(addr)
+        self.addCleanup(self.a.run, f'ip route del {self.own("ip")} dev lo; '
+                        f'sysctl -w net.ipv4.conf.{dev}.rp_filter=0', 60)
+        self.a.run(f'sysctl -w net.ipv4.conf.{dev}.rp_filter=1 && '
+                   f'ip route add {self.own("ip")} dev lo', 60, True)
+        self.assert_refused(addr, SEEN[REJECT])
+        self.assertIn('routing tables', self.last_message(self.a))
+
+    def test_rules_are_those_of_the_name_space(self):
+        addr, dev = self.pair.addr(self.a), self.netdev(self.b)
+        into = 'ip netns exec x'
+        self.serve(addr)
+        self.addCleanup(self.pair.configure, self.b)
+        self.addCleanup(self.b.run, f'ip -n x link set {dev} netns 1; '
+                        'ip netns del x', 60, True)
+        self.b.run(f'ip netns add x && ip link set {dev} netns x && '
+                   f'ip -n x link set lo up && ip -n x link set {dev} up && '
+                   f'ip -n x addr add {self.own("ip")}/24 dev {dev}', 60, True)
+        self.rule(self.b, 'output', f'tcp dport {PORT} {DROP}')
+        self.assert_connects(addr, into=into)
+        self.assertEqual(self.counted(self.b, 'output'), [0])
+        self.rule(self.b, 'output', f'tcp dport {PORT} {REJECT}', into)
+        self.assert_refused(addr, SEEN[REJECT], into=into)
+        self.assertEqual(self.counted(self.b, 'output', into), [1])
 
 
 if __name__ == '__main__':
