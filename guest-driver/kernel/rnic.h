@@ -348,7 +348,7 @@ static inline void rnic_mem_desc(const struct rnic_mem *mem,
 extern const struct ib_device_ops rnic_dev_ops;
 
 /* rnic_mr.c */
-u32 rnic_access(int ib_access);
+u32 rnic_access(struct rnic_dev *rdev, int ib_access);
 struct ib_mr *rnic_get_dma_mr(struct ib_pd *ibpd, int access);
 struct ib_mr *rnic_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 			    u32 max_num_sg);

@@ -211,6 +211,7 @@ static enum ib_wc_opcode wc_opcode(u8 opcode)
 {
 	switch (opcode) {
 	case RNIC_WR_WRITE:
+	case RNIC_WR_WRITE_IMM:
 		return IB_WC_RDMA_WRITE;
 	case RNIC_WR_READ:
 	case RNIC_WR_READ_INV:
@@ -219,10 +220,16 @@ static enum ib_wc_opcode wc_opcode(u8 opcode)
 		return IB_WC_LOCAL_INV;
 	case RNIC_WR_REG_MR:
 		return IB_WC_REG_MR;
+	case RNIC_WR_FETCH_ADD:
+		return IB_WC_FETCH_ADD;
+	case RNIC_WR_CMP_SWAP:
+	case RNIC_WR_CMP_SWAP_MASKED:
+		return IB_WC_COMP_SWAP;
 	case RNIC_WR_RECV:
 		return IB_WC_RECV;
 	case RNIC_WR_SEND:
 	case RNIC_WR_SEND_INV:
+	case RNIC_WR_IMM:
 	default:
 		return IB_WC_SEND;
 	}
@@ -267,6 +274,14 @@ static bool cqe_take(struct rnic_dev *rdev, const struct rnic_cqe *cqe,
 	if (cqe->flags & RNIC_CQE_WITH_INV) {
 		wc->wc_flags |= IB_WC_WITH_INVALIDATE;
 		wc->ex.invalidate_rkey = le32_to_cpu(cqe->inv_stag);
+	}
+	if (cqe->flags & RNIC_CQE_WITH_IMM) {
+		/* The wire does not tell whether it came with a Write; what
+		 * expects this opcode is more than what expects the other
+		 */
+		wc->opcode = IB_WC_RECV_RDMA_WITH_IMM;
+		wc->wc_flags |= IB_WC_WITH_IMM;
+		wc->ex.imm_data = cqe->imm_data;
 	}
 	if (cqe->opcode == RNIC_WR_RECV)
 		recv_done(qp);

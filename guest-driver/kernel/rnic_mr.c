@@ -4,13 +4,15 @@
  */
 #include "rnic.h"
 
-/* Rights to operations that iWARP has not (atomics, windows) mean nothing */
+/* Rights to operations that the device has not (windows, and atomics without
+ * RNIC_CAP_RFC7306) mean nothing
+ */
 #define RNIC_MR_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |  \
 			 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | \
 			 IB_ACCESS_MW_BIND | IB_ACCESS_HUGETLB |	   \
 			 IB_ACCESS_OPTIONAL)
 
-u32 rnic_access(int ib_access)
+u32 rnic_access(struct rnic_dev *rdev, int ib_access)
 {
 	u32 access = 0;
 
@@ -20,6 +22,9 @@ u32 rnic_access(int ib_access)
 		access |= RNIC_ACCESS_REMOTE_READ;
 	if (ib_access & IB_ACCESS_REMOTE_WRITE)
 		access |= RNIC_ACCESS_REMOTE_WRITE;
+	if (ib_access & IB_ACCESS_REMOTE_ATOMIC &&
+	    rdev->caps & RNIC_CAP_RFC7306)
+		access |= RNIC_ACCESS_REMOTE_ATOMIC;
 	return access;
 }
 
@@ -43,7 +48,7 @@ static int reg_mr(struct rnic_dev *rdev, struct rnic_pd *pd,
 
 	cmd->opcode = RNIC_CMD_REG_MR;
 	cmd->reg_mr.pdn = cpu_to_le32(pd->pdn);
-	cmd->reg_mr.access = cpu_to_le32(rnic_access(access));
+	cmd->reg_mr.access = cpu_to_le32(rnic_access(rdev, access));
 	cmd->reg_mr.key = next_key(rdev);
 	ret = rnic_cmd(rdev, cmd, &result);
 	if (!ret)

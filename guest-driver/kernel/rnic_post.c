@@ -77,11 +77,12 @@ static int put_data(struct rnic_wq *sq, struct rnic_sq_wqe *wqe,
 static int put_reg_mr(struct rnic_reg_wqe *wqe, const struct ib_send_wr *wr)
 {
 	const struct ib_reg_wr *reg = reg_wr(wr);
+	struct rnic_dev *rdev = to_rnic(reg->mr->device);
 	struct rnic_mr *mr = to_rnic_mr(reg->mr);
 
 	wqe->opcode = RNIC_WR_REG_MR;
 	wqe->stag = cpu_to_le32(reg->key);
-	wqe->access = cpu_to_le32(rnic_access(reg->access));
+	wqe->access = cpu_to_le32(rnic_access(rdev, reg->access));
 	wqe->num_pages = cpu_to_le32(mr->num_pages);
 	wqe->iova = cpu_to_le64(mr->ibmr.iova);
 	wqe->length = cpu_to_le64(mr->ibmr.length);
@@ -96,10 +97,86 @@ static void put_remote(struct rnic_sq_wqe *wqe, const struct ib_send_wr *wr)
 	wqe->remote_to = cpu_to_le64(rdma_wr(wr)->remote_addr);
 }
 
+/* Immediate Data alone (RFC 7306 section 6): iWARP has no Send with both */
+static int put_imm(struct rnic_sq_wqe *wqe, const struct ib_send_wr *wr)
+{
+	int i;
+
+	for (i = 0; i < wr->num_sge; i++) {
+		if (wr->sg_list[i].length)
+			return -EOPNOTSUPP;
+	}
+	wqe->opcode = RNIC_WR_IMM;
+	wqe->imm_data = wr->ex.imm_data;
+	return 0;
+}
+
+static int put_atomic(struct rnic_wq *sq, struct rnic_atomic_wqe *wqe,
+		      const struct ib_send_wr *wr)
+{
+	const struct ib_atomic_wr *atomic = atomic_wr(wr);
+
+	if (wr->num_sge != 1 || wr->sg_list[0].length != sizeof(u64) ||
+	    wr->send_flags & IB_SEND_INLINE)
+		return -EINVAL;
+	wqe->num_sge = 1;
+	put_sges(&wqe->sink, wr->sg_list, 1);
+	wqe->remote_stag = cpu_to_le32(atomic->rkey);
+	wqe->remote_to = cpu_to_le64(atomic->remote_addr);
+
+	switch (wr->opcode) {
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+	case IB_WR_MASKED_ATOMIC_FETCH_AND_ADD:
+		wqe->opcode = RNIC_WR_FETCH_ADD;
+		wqe->data = cpu_to_le64(atomic->compare_add);
+		if (wr->opcode == IB_WR_MASKED_ATOMIC_FETCH_AND_ADD)
+			wqe->add_mask = cpu_to_le64(atomic->compare_add_mask);
+		break;
+	case IB_WR_MASKED_ATOMIC_CMP_AND_SWP:
+		/* rnic_create_qp() made room for it */
+		if (sq->stride < sizeof(*wqe))
+			return -EOPNOTSUPP;
+		wqe->opcode = RNIC_WR_CMP_SWAP_MASKED;
+		wqe->data = cpu_to_le64(atomic->swap);
+		wqe->compare = cpu_to_le64(atomic->compare_add);
+		wqe->swap_mask = cpu_to_le64(atomic->swap_mask);
+		wqe->compare_mask = cpu_to_le64(atomic->compare_add_mask);
+		break;
+	default:
+		wqe->opcode = RNIC_WR_CMP_SWAP;
+		wqe->data = cpu_to_le64(atomic->swap);
+		wqe->compare = cpu_to_le64(atomic->compare_add);
+		break;
+	}
+	return 0;
+}
+
+/* Work requests of RFC 7306, which the device may not have */
+static int put_rfc7306(struct rnic_qp *qp, struct rnic_sq_wqe *wqe,
+		       const struct ib_send_wr *wr)
+{
+	if (!(to_rnic(qp->ibqp.device)->caps & RNIC_CAP_RFC7306))
+		return -EOPNOTSUPP;
+	switch (wr->opcode) {
+	case IB_WR_SEND_WITH_IMM:
+	case IB_WR_RDMA_WRITE_WITH_IMM:
+		if (wr->send_flags & IB_SEND_SOLICITED)
+			wqe->flags |= RNIC_WQE_SOLICITED;
+		if (wr->opcode == IB_WR_SEND_WITH_IMM)
+			return put_imm(wqe, wr);
+		wqe->opcode = RNIC_WR_WRITE_IMM;
+		wqe->imm_data = wr->ex.imm_data;
+		put_remote(wqe, wr);
+		return put_data(&qp->sq, wqe, wr);
+	default:
+		return put_atomic(&qp->sq, (struct rnic_atomic_wqe *)wqe, wr);
+	}
+}
+
 static int put_send_wqe(struct rnic_qp *qp, struct rnic_sq_wqe *wqe,
 			const struct ib_send_wr *wr)
 {
-	/* Both forms of a WQE have opcode, flags and wr_id in common */
+	/* All forms of a WQE have opcode, flags and wr_id in common */
 	memset(wqe, 0, RNIC_WQE_STRIDE_MIN);
 	wqe->wr_id = cpu_to_le64(wr->wr_id);
 	if (wr->send_flags & IB_SEND_SIGNALED)
@@ -135,6 +212,13 @@ static int put_send_wqe(struct rnic_qp *qp, struct rnic_sq_wqe *wqe,
 		}
 		put_remote(wqe, wr);
 		return put_data(&qp->sq, wqe, wr);
+	case IB_WR_SEND_WITH_IMM:
+	case IB_WR_RDMA_WRITE_WITH_IMM:
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+	case IB_WR_MASKED_ATOMIC_CMP_AND_SWP:
+	case IB_WR_MASKED_ATOMIC_FETCH_AND_ADD:
+		return put_rfc7306(qp, wqe, wr);
 	case IB_WR_LOCAL_INV:
 		wqe->opcode = RNIC_WR_LOCAL_INV;
 		wqe->inv_stag = cpu_to_le32(wr->ex.invalidate_rkey);

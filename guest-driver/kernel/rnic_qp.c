@@ -135,6 +135,7 @@ static int qp_create_kernel(struct rnic_dev *rdev, struct rnic_qp *qp,
 {
 	struct ib_qp_cap *cap = &qp->cap;
 	u32 sges, rq_offset, dbrec_offset;
+	size_t octets;
 	int ret;
 
 	if (cap->max_send_wr > RNIC_KERNEL_MAX_WR ||
@@ -143,10 +144,13 @@ static int qp_create_kernel(struct rnic_dev *rdev, struct rnic_qp *qp,
 
 	/* Never 0: a WQE without data still has its first SGE's room */
 	sges = max(cap->max_send_sge, 1u);
-	wq_init(&qp->sq, cap->max_send_wr, sges,
-		sizeof(struct rnic_sq_wqe) +
-		max_t(size_t, sges * sizeof(struct rnic_sge),
-		      cap->max_inline_data));
+	octets = sizeof(struct rnic_sq_wqe) +
+		 max_t(size_t, sges * sizeof(struct rnic_sge),
+		       cap->max_inline_data);
+	/* So that a masked atomic fits */
+	if (rdev->caps & RNIC_CAP_RFC7306)
+		octets = max(octets, sizeof(struct rnic_atomic_wqe));
+	wq_init(&qp->sq, cap->max_send_wr, sges, octets);
 	sges = max(cap->max_recv_sge, 1u);
 	wq_init(&qp->rq, qp->srq ? 0 : cap->max_recv_wr, sges,
 		sizeof(struct rnic_rq_wqe) + sges * sizeof(struct rnic_sge));

@@ -44,8 +44,9 @@ static int rnic_query_device(struct ib_device *ibdev,
 	attr->max_qp_rd_atom = limits->ird;
 	attr->max_qp_init_rd_atom = limits->ord;
 	attr->max_res_rd_atom = limits->ird * attr->max_qp;
-	attr->atomic_cap = IB_ATOMIC_NONE;
-	attr->masked_atomic_cap = IB_ATOMIC_NONE;
+	attr->atomic_cap = rdev->caps & RNIC_CAP_RFC7306 ?
+			   IB_ATOMIC_HCA : IB_ATOMIC_NONE;
+	attr->masked_atomic_cap = attr->atomic_cap;
 	if (rdev->caps & RNIC_CAP_SRQ) {
 		attr->max_srq = limits->srq - 1;
 		attr->max_srq_wr = limits->qp_wr;

@@ -56,10 +56,13 @@ static uint32_t read_byte_len(struct ibv_cq_ex *ibcq)
     return le32toh(to_rcq_ex(ibcq)->current.byte_len);
 }
 
-/* iWARP has no immediate data; the field is the invalidated STag */
+/* Immediate data as it came, or the invalidated STag in the host's order */
 static __be32 read_imm_data(struct ibv_cq_ex *ibcq)
 {
-    return le32toh(to_rcq_ex(ibcq)->current.inv_stag);
+    const struct rnic_cqe *cqe = &to_rcq_ex(ibcq)->current;
+
+    return cqe->flags & RNIC_CQE_WITH_IMM ? cqe->imm_data
+                                          : le32toh(cqe->inv_stag);
 }
 
 static uint32_t read_qp_num(struct ibv_cq_ex *ibcq)
@@ -69,8 +72,10 @@ static uint32_t read_qp_num(struct ibv_cq_ex *ibcq)
 
 static unsigned int read_wc_flags(struct ibv_cq_ex *ibcq)
 {
-    return to_rcq_ex(ibcq)->current.flags & RNIC_CQE_WITH_INV ? IBV_WC_WITH_INV
-                                                              : 0;
+    const struct rnic_cqe *cqe = &to_rcq_ex(ibcq)->current;
+
+    return (cqe->flags & RNIC_CQE_WITH_INV ? IBV_WC_WITH_INV : 0) |
+           (cqe->flags & RNIC_CQE_WITH_IMM ? IBV_WC_WITH_IMM : 0);
 }
 
 /* Fields of InfiniBand's headers that iWARP's do not have */

@@ -332,8 +332,16 @@ enum ibv_wc_opcode rnic_cqe_opcode(const struct rnic_cqe *cqe)
 {
     switch (cqe->opcode) {
     case RNIC_WR_RECV:
-        return IBV_WC_RECV;
+        /* The wire does not tell whether it came with a Write; what expects
+         * this opcode is more than what expects the other */
+        return cqe->flags & RNIC_CQE_WITH_IMM ? IBV_WC_RECV_RDMA_WITH_IMM
+                                              : IBV_WC_RECV;
+    case RNIC_WR_FETCH_ADD:
+        return IBV_WC_FETCH_ADD;
+    case RNIC_WR_CMP_SWAP:
+        return IBV_WC_COMP_SWAP;
     case RNIC_WR_WRITE:
+    case RNIC_WR_WRITE_IMM:
         return IBV_WC_RDMA_WRITE;
     case RNIC_WR_READ:
     case RNIC_WR_READ_INV:
@@ -363,6 +371,10 @@ int rnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
         if (cqe.flags & RNIC_CQE_WITH_INV) {
             wc->wc_flags = IBV_WC_WITH_INV;
             wc->invalidated_rkey = le32toh(cqe.inv_stag);
+        }
+        if (cqe.flags & RNIC_CQE_WITH_IMM) {
+            wc->wc_flags = IBV_WC_WITH_IMM;
+            wc->imm_data = cqe.imm_data;
         }
     }
     if (n) {

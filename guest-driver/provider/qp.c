@@ -28,7 +28,8 @@ struct layout {
 };
 
 static bool layout_qp(const struct rnic_context *ctx,
-                      const struct ibv_qp_init_attr *attr, struct layout *lay)
+                      const struct ibv_qp_init_attr_ex *attr,
+                      struct layout *lay)
 {
     const struct ibv_qp_cap *cap = &attr->cap;
     uint32_t octets;
@@ -90,8 +91,8 @@ static int map_status(struct rnic_context *ctx, struct rnic_qp *qp,
 }
 
 /* The kernel's part of creation; on success the QP is in the table */
-static int create_cmd(struct rnic_context *ctx, struct ibv_pd *pd,
-                      struct rnic_qp *qp, struct ibv_qp_init_attr *attr,
+static int create_cmd(struct rnic_context *ctx, struct rnic_qp *qp,
+                      struct ibv_qp_init_attr_ex *attr,
                       const struct layout *lay)
 {
     struct rnic_create_qp_cmd_resp resp = {};
@@ -109,8 +110,8 @@ static int create_cmd(struct rnic_context *ctx, struct ibv_pd *pd,
     cmd.drv_payload.dbrec_offset = lay->dbrec_offset;
 
     pthread_mutex_lock(&ctx->qp_mutex);
-    err = ibv_cmd_create_qp(pd, &qp->vqp.qp, attr, &cmd.ibv_cmd, sizeof(cmd),
-                            &resp.ibv_resp, sizeof(resp));
+    err = ibv_cmd_create_qp_ex(&ctx->vctx.context, &qp->vqp, attr, &cmd.ibv_cmd,
+                               sizeof(cmd), &resp.ibv_resp, sizeof(resp));
     if (err) {
         goto out;
     }
@@ -143,9 +144,12 @@ static void unlock_cqs(struct rnic_cq *a, struct rnic_cq *b)
     }
 }
 
-struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+#define QP_COMP_MASK (IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+
+struct ibv_qp *rnic_create_qp_ex(struct ibv_context *context,
+                                 struct ibv_qp_init_attr_ex *attr)
 {
-    struct rnic_context *ctx = to_rctx(pd->context);
+    struct rnic_context *ctx = to_rctx(context);
     struct rnic_cq *send_cq = to_rcq(attr->send_cq);
     struct rnic_cq *recv_cq = to_rcq(attr->recv_cq);
     struct rnic_qp *qp;
@@ -153,7 +157,8 @@ struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
     uint8_t *rings;
     int err;
 
-    if (attr->qp_type != IBV_QPT_RC) {
+    if (attr->qp_type != IBV_QPT_RC || attr->comp_mask & ~QP_COMP_MASK ||
+        !(attr->comp_mask & IBV_QP_INIT_ATTR_PD)) {
         errno = EOPNOTSUPP;
         return NULL;
     }
@@ -166,8 +171,15 @@ struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
         errno = ENOMEM;
         return NULL;
     }
-    err = rnic_buf_alloc(ctx, &qp->buf,
-                         lay.dbrec_offset + sizeof(struct rnic_qp_dbrec));
+    err = 0;
+    if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
+        !rnic_qp_ex_init(ctx, qp, attr->send_ops_flags)) {
+        err = EOPNOTSUPP;
+    }
+    if (!err) {
+        err = rnic_buf_alloc(ctx, &qp->buf,
+                             lay.dbrec_offset + sizeof(struct rnic_qp_dbrec));
+    }
     if (err) {
         goto err_free;
     }
@@ -184,9 +196,13 @@ struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
         qp->srq = to_rsrq(attr->srq);
     }
 
-    err = create_cmd(ctx, pd, qp, attr, &lay);
+    err = create_cmd(ctx, qp, attr, &lay);
     if (err) {
         goto err_buf;
+    }
+    if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
+        /* libibverbs cleared it */
+        qp->vqp.comp_mask |= VERBS_QP_EX;
     }
     report_cap(qp, &attr->cap);
     lock_cqs(send_cq, recv_cq);
@@ -203,6 +219,23 @@ err_free:
     free(qp);
     errno = err;
     return NULL;
+}
+
+struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+    struct ibv_qp_init_attr_ex attr_ex = {};
+    struct ibv_qp *qp;
+
+    /* It begins with the same members; where attr ends with padding, the other
+     * has comp_mask */
+    memcpy(&attr_ex, attr, sizeof(*attr));
+    attr_ex.comp_mask = IBV_QP_INIT_ATTR_PD;
+    attr_ex.pd = pd;
+    qp = rnic_create_qp_ex(pd->context, &attr_ex);
+    if (qp) {
+        attr->cap = attr_ex.cap;
+    }
+    return qp;
 }
 
 int rnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask)

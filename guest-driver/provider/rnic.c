@@ -152,6 +152,7 @@ static const struct verbs_context_ops rnic_context_ops = {
     .create_cq = rnic_create_cq,
     .create_cq_ex = rnic_create_cq_ex,
     .create_qp = rnic_create_qp,
+    .create_qp_ex = rnic_create_qp_ex,
     .create_srq = rnic_create_srq,
     .dealloc_pd = rnic_dealloc_pd,
     .dereg_mr = rnic_dereg_mr,
@@ -218,6 +219,7 @@ static struct verbs_context *rnic_alloc_context(struct ibv_device *device,
         err = EPROTO;
         goto err_uninit;
     }
+    ctx->caps = resp.drv_payload.caps;
     ctx->max_sge = resp.drv_payload.max_sge;
     ctx->max_inline = resp.drv_payload.max_inline;
     ctx->max_qp = resp.drv_payload.max_qp;

@@ -65,6 +65,7 @@ struct rnic_context {
     void *db; /* doorbell page */
     struct rnic_dbmap *dbmap;
     size_t page_size;
+    uint64_t caps; /* RNIC_CAP_* */
     enum rnic_sq_policy sq_policy;
     uint32_t max_sge;
     uint32_t max_inline;
@@ -135,6 +136,9 @@ struct rnic_qp {
     bool signal_all;
     bool reset;                            /* the verbs' RESET was asked for */
     struct list_node send_link, recv_link; /* in the CQs */
+    /* Between wr_start and wr_complete; under the SQ's lock */
+    uint32_t ex_first; /* index of the first entry */
+    int ex_err;        /* 0 or an errno value */
 };
 
 static inline struct rnic_context *to_rctx(struct ibv_context *context)
@@ -236,17 +240,45 @@ int rnic_wq_write_recv(struct rnic_wq *wq, struct ibv_recv_wr *wr,
 
 /* qp.c */
 struct ibv_qp *rnic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+struct ibv_qp *rnic_create_qp_ex(struct ibv_context *context,
+                                 struct ibv_qp_init_attr_ex *attr);
 int rnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
                    int attr_mask);
 int rnic_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask,
                   struct ibv_qp_init_attr *init_attr);
 int rnic_destroy_qp(struct ibv_qp *ibqp);
 
-/* post.c */
+/* post.c; 0 or an errno value each */
+/* Whether a QP in this state accepts work requests */
+int rnic_qp_check_state(struct rnic_context *ctx, struct rnic_qp *qp,
+                        bool send);
+struct rnic_sq_wqe *rnic_sq_entry(struct rnic_qp *qp, uint32_t index);
+/* Clears the head of an entry and writes what all operations have; IBV_SEND_INLINE
+ * is not looked at */
+int rnic_wqe_begin(struct rnic_qp *qp, struct rnic_sq_wqe *wqe,
+                   enum ibv_wr_opcode opcode, uint64_t wr_id, unsigned flags);
+void rnic_wqe_atomic(struct rnic_sq_wqe *wqe, uint64_t compare_add,
+                     uint64_t swap);
+int rnic_wqe_sges(struct rnic_qp *qp, struct rnic_sq_wqe *wqe,
+                  const struct ibv_sge *sge, int num);
+/* Adds to the inline data */
+int rnic_wqe_inline(struct rnic_qp *qp, struct rnic_sq_wqe *wqe,
+                    const void *from, size_t length);
+/* Under the SQ's lock: gives what was written up to sq.pi to the device, or holds
+ * it */
+void rnic_sq_publish(struct rnic_context *ctx, struct rnic_qp *qp);
+static inline bool rnic_wqe_is_atomic(const struct rnic_sq_wqe *wqe)
+{
+    return wqe->opcode == RNIC_WR_FETCH_ADD || wqe->opcode == RNIC_WR_CMP_SWAP;
+}
 int rnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
                    struct ibv_send_wr **bad_wr);
 int rnic_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
                    struct ibv_recv_wr **bad_wr);
+
+/* post-ex.c: false: an operation that the device has not */
+bool rnic_qp_ex_init(struct rnic_context *ctx, struct rnic_qp *qp,
+                     uint64_t send_ops);
 
 /* srq.c */
 struct ibv_srq *rnic_create_srq(struct ibv_pd *pd,

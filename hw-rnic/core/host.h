@@ -27,6 +27,7 @@ enum rnic_dma_dir {
     X(fpdu_tx, "an FPDU given to TCP")                                         \
     X(fpdu_rx, "an FPDU received")                                             \
     X(place, "payload placed into guest memory")                               \
+    X(atomic, "a peer's atomic executed")                                      \
     X(cqe, "a completion written")                                             \
     X(event, "an event queue entry written")                                   \
     X(irq, "an interrupt raised")                                              \

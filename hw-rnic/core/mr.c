@@ -11,11 +11,13 @@
 #include <sys/random.h>
 #include "mr.h"
 
-#define SLOT_BITS     17
-#define SLOT_MASK     (RNIC_MAX_MR - 1)
-#define GENERATIONS   (1u << (24 - SLOT_BITS))
-#define RANDOM_BATCH  64
-#define REMOTE_RIGHTS (RNIC_ACCESS_REMOTE_READ | RNIC_ACCESS_REMOTE_WRITE)
+#define SLOT_BITS    17
+#define SLOT_MASK    (RNIC_MAX_MR - 1)
+#define GENERATIONS  (1u << (24 - SLOT_BITS))
+#define RANDOM_BATCH 64
+#define REMOTE_RIGHTS                                                          \
+    (RNIC_ACCESS_REMOTE_READ | RNIC_ACCESS_REMOTE_WRITE |                      \
+     RNIC_ACCESS_REMOTE_ATOMIC)
 
 _Static_assert(RNIC_MAX_MR == 1u << SLOT_BITS, "slots");
 
@@ -56,6 +58,12 @@ static uint32_t next_random(struct rnic_mr_table *table)
         table->num_random = RANDOM_BATCH;
     }
     return table->random[--table->num_random];
+}
+
+uint32_t rnic_mr_rights(struct rnic_device *dev)
+{
+    return RNIC_ACCESS_ALL |
+           (dev->config.rfc7306 ? RNIC_ACCESS_REMOTE_ATOMIC : 0);
 }
 
 void rnic_mr_table_init(struct rnic_device *dev)
@@ -162,7 +170,7 @@ enum rnic_admin_status rnic_mr_reg(struct rnic_device *dev,
     enum rnic_admin_status status;
     struct mr *mr;
 
-    if (pdn == 0 || pdn >= RNIC_MAX_PD || access & ~RNIC_ACCESS_ALL ||
+    if (pdn == 0 || pdn >= RNIC_MAX_PD || access & ~rnic_mr_rights(dev) ||
         flags & ~RNIC_MR_ALL_DMA || cmd->rsvd[0] || cmd->rsvd[1] ||
         cmd->rsvd[2]) {
         return RNIC_ADMIN_BAD_PARAM;
@@ -287,7 +295,7 @@ enum rnic_mr_error rnic_mr_fast_reg(struct rnic_device *dev, uint32_t pdn,
     if (!length || length > num_pages * page_size - first_offset) {
         return RNIC_MR_BOUNDS;
     }
-    if (access & ~RNIC_ACCESS_ALL) {
+    if (access & ~rnic_mr_rights(dev)) {
         return RNIC_MR_ACCESS;
     }
     if (list % sizeof(pages[0]) ||

@@ -20,6 +20,9 @@ enum rnic_mr_error {
     RNIC_MR_DMA,    /* the page is not RAM (any more) */
 };
 
+/* The rights that this device knows */
+uint32_t rnic_mr_rights(struct rnic_device *dev);
+
 void rnic_mr_table_init(struct rnic_device *dev);
 void rnic_mr_table_fini(struct rnic_device *dev);
 /* Removes every region (reset) */

@@ -135,34 +135,69 @@ void rnic_fault_asked(struct rnic_qp *qp)
     }
 }
 
+static bool unexpected_opcode(const struct rnic_term *term)
+{
+    const struct rnic_term_ctrl *ctrl = rnic_term_ctrl(term);
+
+    return ctrl->layer == RNIC_TERM_LAYER_RDMAP && ctrl->etype == 2 &&
+           ctrl->code == 0x06;
+}
+
 /* The request that a Terminate of the peer is about, or NULL */
 static struct rnic_sq_rec *terminated_rec(struct rnic_qp *qp,
                                           const struct rnic_term *term)
 {
-    struct rnic_read *read = rnic_tx_oldest_read(qp);
+    struct rnic_read *read = NULL;
     unsigned i;
 
     /*
-     * Reads are served in order, so the one that failed is the oldest. Its
-     * header says so, if the peer sent it; siw spoils its MSN.
+     * Reads and atomics are served in order, so the one that failed is the
+     * oldest of its kind. Its header says so, if the peer sent it; siw spoils
+     * its MSN.
      */
     if (term->has_read_request || (term->has_ddp && !term->ddp.tagged &&
                                    term->ddp.qn == RNIC_DDP_QN_READ_REQUEST)) {
+        read = rnic_tx_oldest_of(qp, !term->has_read_request &&
+                                         term->ddp.opcode ==
+                                             RNIC_RDMAP_ATOMIC_REQUEST);
+        return read ? read->rec : NULL;
+    }
+    /* siw says of an opcode that it does not know only that */
+    if (!term->has_ddp && unexpected_opcode(term)) {
+        read = rnic_tx_oldest_of(qp, true);
         return read ? read->rec : NULL;
     }
     /* Otherwise the oldest that is not complete, if it is of that kind */
     for (i = 0; term->has_ddp && i < qp->sq->rec_count; i++) {
         struct rnic_sq_rec *rec =
             &qp->sq->recs[(qp->sq->rec_head + i) & (qp->sq->rec_size - 1)];
-        bool tagged = rec->opcode == RNIC_WR_WRITE;
+        bool tagged =
+            rec->opcode == RNIC_WR_WRITE || rec->opcode == RNIC_WR_WRITE_IMM;
         bool untagged =
-            rec->opcode == RNIC_WR_SEND || rec->opcode == RNIC_WR_SEND_INV;
+            rec->opcode == RNIC_WR_SEND || rec->opcode == RNIC_WR_SEND_INV ||
+            rec->opcode == RNIC_WR_IMM || rec->opcode == RNIC_WR_WRITE_IMM;
 
         if (term->ddp.tagged ? tagged : untagged) {
             return rec;
         }
     }
     return NULL;
+}
+
+/* RFC 7306 section 1.1: there is no other way to learn it */
+static void unsupported_trace(struct rnic_qp *qp, const struct rnic_term *term)
+{
+    bool named = term->has_ddp && term->ddp.opcode > RNIC_RDMAP_TERMINATE;
+
+    if (unexpected_opcode(term) && rnic_tx_used_rfc7306(qp) &&
+        (named || !term->has_ddp)) {
+        rnic_trace(qp->dev, term,
+                   "qpn %u: the peer does not support RFC 7306 (atomics and "
+                   "immediate data); it ended the connection because of %s",
+                   qp->qpn,
+                   named ? rnic_rdmap_opcode_str(term->ddp.opcode)
+                         : "an opcode that it does not name");
+    }
 }
 
 void rnic_fault_terminated(struct rnic_qp *qp, const struct rnic_term *term)
@@ -177,6 +212,7 @@ void rnic_fault_terminated(struct rnic_qp *qp, const struct rnic_term *term)
     fault->term = RNIC_TERM_VALID | RNIC_TERM_REMOTE |
                   term_word(ctrl->layer, ctrl->etype, ctrl->code);
     fault->event = meaning_of(fault->term)->event;
+    unsupported_trace(qp, term);
     rec = terminated_rec(qp, term);
     if (rec && rec->status == RNIC_WC_SUCCESS) {
         rec->status = meaning_of(fault->term)->requester;

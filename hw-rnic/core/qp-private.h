@@ -32,9 +32,12 @@ struct rnic_send_wr {
     uint8_t num_sge;
     uint8_t error; /* enum rnic_wc_status: malformed */
     uint32_t inv_stag;
+    uint8_t imm[4];
     uint32_t remote_stag;
     uint64_t remote_to;
     uint64_t length; /* octets of the message */
+    /* Atomics: as in the Atomic Request */
+    uint64_t data, mask, compare, compare_mask;
     union {
         struct rnic_wr_sge sge[RNIC_MAX_SGE];
         uint8_t inline_data[RNIC_MAX_INLINE];
@@ -55,10 +58,10 @@ struct rnic_recv_wr {
 struct rnic_sq_rec {
     uint64_t wr_id;
     uint32_t index;
-    uint32_t byte_len; /* Read: octets placed */
+    uint32_t byte_len; /* Read, atomic: octets placed */
     uint32_t inv_stag;
     uint32_t vendor_err;
-    uint16_t reads_left; /* Read Requests without their response */
+    uint16_t reads_left; /* Read or Atomic Requests without their response */
     uint8_t opcode;
     uint8_t status; /* enum rnic_wc_status; error: completes so */
     bool signalled;
@@ -101,7 +104,8 @@ enum rnic_wq_result rnic_sq_fetch(struct rnic_qp *qp, struct rnic_send_wr *wr,
 void rnic_sq_complete(struct rnic_qp *qp);
 /* Takes the next receive, from the SRQ if there is one */
 enum rnic_wq_result rnic_rq_take(struct rnic_qp *qp, struct rnic_recv_wr *wr);
-/* Completes a receive; @cqe: status, byte_len, flags, inv_stag, vendor_err */
+/* Completes a receive; @cqe: status, byte_len, flags, inv_stag or imm_data,
+ * vendor_err */
 void rnic_rq_complete(struct rnic_qp *qp, const struct rnic_recv_wr *wr,
                       struct rnic_cqe *cqe);
 /* ERROR: every WQE that is posted and not completed, each once */
@@ -115,14 +119,23 @@ enum rnic_mr_error rnic_sges_map(struct rnic_qp *qp,
                                  struct rnic_mapping *map, uint64_t *done);
 const char *rnic_wr_opcode_str(uint8_t opcode);
 
+static inline bool rnic_wr_is_atomic(uint8_t opcode)
+{
+    return opcode == RNIC_WR_FETCH_ADD || opcode == RNIC_WR_CMP_SWAP ||
+           opcode == RNIC_WR_CMP_SWAP_MASKED;
+}
+
 /* The status cannot be written: told once, and the end of the connection */
 void rnic_qp_status_gone(struct rnic_qp *qp);
 
 /* ---- Sending (tx.c) ---- */
 
-/* A Read Request of ours whose response is due */
+/* A Read or Atomic Request of ours whose response is due; both share QN 1, its
+ * MSNs, and the ORD (RFC 7306 section 5.2) */
 struct rnic_read {
     struct rnic_sq_rec *rec; /* NULL: the ready-to-receive Read */
+    bool atomic;
+    uint32_t id; /* atomic: of the request */
     uint32_t sink_stag;
     uint64_t sink_to;
     uint32_t length;
@@ -156,19 +169,40 @@ void rnic_tx_terminate(struct rnic_qp *qp, const uint8_t *ulpdu,
                        uint16_t ulpdu_len);
 /* Sends kept octets; 1: all gone, 0: TCP is full, -errno: connection lost */
 int rnic_tx_push_tail(struct rnic_qp *qp);
-/* The oldest Read whose request was sent, or NULL */
+/* The oldest Read or atomic whose request was sent and not answered, or NULL */
 struct rnic_read *rnic_tx_oldest_read(struct rnic_qp *qp);
-/* The response of the oldest Read was placed */
+/* The same of one kind */
+struct rnic_read *rnic_tx_oldest_of(struct rnic_qp *qp, bool atomic);
+/* Immediate Data was sent, or an atomic waits for its response */
+bool rnic_tx_used_rfc7306(struct rnic_qp *qp);
+/* The response of the oldest one was placed */
 void rnic_tx_read_done(struct rnic_qp *qp);
 
-/* A peer's Read Request that waits to be answered */
+/* A peer's Read or Atomic Request that waits to be answered */
 struct rnic_inbound_read {
-    struct rnic_rdmap_read_request rr;
+    bool atomic;
+    union {
+        struct rnic_rdmap_read_request rr;
+        struct rnic_rdmap_atomic_request ar;
+    };
+    /* As it came, for a Terminate: of an Atomic Request the DDP header, and
+     * the same number of octets */
     uint8_t ulpdu[RNIC_RDMAP_READ_REQUEST_SIZE];
 };
 /* False: the IRD is used up */
-bool rnic_tx_queue_response(struct rnic_qp *qp, const uint8_t *ulpdu,
-                            const struct rnic_rdmap_read_request *rr);
+bool rnic_tx_queue_response(struct rnic_qp *qp,
+                            const struct rnic_inbound_read *in);
+
+/* ---- Atomics (atomic.c) ---- */
+
+/* What the operation makes of @old; the AOpCode is one of the two */
+uint64_t rnic_atomic_apply(const struct rnic_rdmap_atomic_request *ar,
+                           uint64_t old);
+/* Executes the peer's request; *@old: the number before. Otherwise why not,
+ * and nothing was changed. */
+enum rnic_wire_err
+rnic_atomic_execute(struct rnic_qp *qp,
+                    const struct rnic_rdmap_atomic_request *ar, uint64_t *old);
 
 /* ---- Receiving (rx.c) ---- */
 

@@ -64,7 +64,8 @@ void rnic_regs_reset(struct rnic_device *dev)
     const uint8_t *mac = dev->config.mac;
     const uint64_t caps = RNIC_CAP_LOCAL_DMA_LKEY | RNIC_CAP_FAST_REG |
                           RNIC_CAP_SRQ | RNIC_CAP_FENCE_PRE_RTS | RNIC_CAP_P2P |
-                          RNIC_CAP_ERROR_PRE_RTS | rnic_netq_caps(dev);
+                          RNIC_CAP_ERROR_PRE_RTS | rnic_netq_caps(dev) |
+                          (dev->config.rfc7306 ? RNIC_CAP_RFC7306 : 0);
     const struct {
         unsigned offset;
         uint32_t value;

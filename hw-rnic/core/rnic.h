@@ -57,6 +57,7 @@ struct rnic_config {
     unsigned fpdu_max;        /* largest ULPDU, 128 .. 64768; 0: 64768 in a
                                  * loopback fabric, else by the path's MSS */
     unsigned max_connections; /* of this device; 0: no cap but MAX_QP */
+    bool rfc7306;             /* atomics and immediate data */
     unsigned sq_scan_ms;      /* look at producer indices without doorbells
                                  * every so often; 0: never */
 

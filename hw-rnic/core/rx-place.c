@@ -52,12 +52,13 @@ static bool no_receive(struct rnic_qp *qp)
 {
     rnic_qp_stat(qp, RNIC_STAT_rx_no_receive, 1);
     rnic_trace(qp->dev, no_receive,
-               "qpn %u: Send MSN %u arrived and no "
+               "qpn %u: %s MSN %u arrived and no "
                "receive was posted%s. iWARP has no 'receiver not ready': "
                "this ends the connection with a Terminate. Post receives "
                "before the peer may send, and at least as many as it may "
                "have under way",
-               qp->qpn, qp->rx->seg.ddp.msn, qp->srq ? " to the SRQ" : "");
+               qp->qpn, rnic_rdmap_opcode_str(qp->rx->seg.ddp.opcode),
+               qp->rx->seg.ddp.msn, qp->srq ? " to the SRQ" : "");
     return fail(qp, RNIC_WIRE_UNTAGGED_BUFFER);
 }
 
@@ -116,6 +117,7 @@ static bool send_begin(struct rnic_qp *qp)
     if (!rx->recv_taken && !recv_take(qp)) {
         return false;
     }
+    rx->write_octets = 0;
     if (rx->seg.payload_len > rx->recv.length - rx->recv_mo) {
         return fail(qp, RNIC_WIRE_UNTAGGED_LENGTH);
     }
@@ -146,6 +148,45 @@ static bool send_finish(struct rnic_qp *qp)
         cqe.flags |= RNIC_CQE_SOLICITED;
     }
     cqe.byte_len = GUINT32_TO_LE(rx->recv_mo);
+    rx->recv_taken = false;
+    rx->send_msn++;
+    rnic_rq_complete(qp, &rx->recv, &cqe);
+    return !qp->fault;
+}
+
+/* ---- Immediate Data: as a Send, but its data goes into the completion ---- */
+
+static bool imm_begin(struct rnic_qp *qp)
+{
+    struct rnic_rx *rx = qp->rx;
+
+    if (rx->seg.ddp.msn != rx->send_msn) {
+        return fail(qp, RNIC_WIRE_UNTAGGED_MSN);
+    }
+    /* Within a Send that is not complete */
+    if (rx->recv_taken) {
+        return fail(qp, RNIC_WIRE_UNTAGGED_MO);
+    }
+    return recv_take(qp);
+}
+
+static bool imm_finish(struct rnic_qp *qp)
+{
+    struct rnic_rx *rx = qp->rx;
+    uint8_t data[RNIC_RDMAP_IMM_DATA_SIZE];
+    struct rnic_cqe cqe = { .flags = RNIC_CQE_WITH_IMM };
+
+    if (!rnic_rdmap_imm_decode(rx->head + RNIC_FPDU_LENGTH_SIZE,
+                               rx->head_len - RNIC_FPDU_LENGTH_SIZE, data)) {
+        return fail(qp, RNIC_WIRE_OP_OTHER);
+    }
+    memcpy(&cqe.imm_data, data, sizeof(cqe.imm_data));
+    if (rnic_rdmap_solicits(rx->seg.ddp.opcode)) {
+        cqe.flags |= RNIC_CQE_SOLICITED;
+    }
+    /* The wire does not say whether it belongs to the Write before it */
+    cqe.byte_len = GUINT32_TO_LE(rx->write_octets);
+    rx->write_octets = 0;
     rx->recv_taken = false;
     rx->send_msn++;
     rnic_rq_complete(qp, &rx->recv, &cqe);
@@ -194,17 +235,18 @@ static bool read_request_begin(struct rnic_qp *qp, const uint8_t *ulpdu,
                                size_t avail)
 {
     struct rnic_rx *rx = qp->rx;
-    struct rnic_rdmap_read_request rr;
+    struct rnic_inbound_read in = { .atomic = false };
 
     if (rx->seg.ddp.msn != rx->read_msn) {
         return fail(qp, RNIC_WIRE_UNTAGGED_MSN);
     }
-    if (!rnic_rdmap_read_request_decode(ulpdu, avail, &rr)) {
+    if (!rnic_rdmap_read_request_decode(ulpdu, avail, &in.rr)) {
         return fail(qp, RNIC_WIRE_MPA_LENGTH);
     }
+    memcpy(in.ulpdu, ulpdu, sizeof(in.ulpdu));
     rx->read_msn++;
     /* More Reads than were agreed on: no buffer for this one */
-    if (!rnic_tx_queue_response(qp, ulpdu, &rr)) {
+    if (!rnic_tx_queue_response(qp, &in)) {
         return fail(qp, RNIC_WIRE_UNTAGGED_BUFFER);
     }
     return true;
@@ -218,7 +260,8 @@ static bool read_response_begin(struct rnic_qp *qp)
     enum rnic_mr_error error;
     uint32_t left;
 
-    if (!read) {
+    /* Responses come in the order of the requests, Reads and atomics */
+    if (!read || read->atomic) {
         return fail(qp, RNIC_WIRE_OP_OPCODE);
     }
     if (!read->length) {
@@ -244,6 +287,100 @@ static bool read_response_begin(struct rnic_qp *qp)
         return fail(qp, RNIC_WIRE_DDP_LOCAL);
     }
     return true;
+}
+
+/*
+ * ---- Atomics: they have no payload, and are acted upon when the FPDU is
+ * complete (RFC 7306 section 5: after delivery) ----
+ */
+
+static bool atomic_request_finish(struct rnic_qp *qp)
+{
+    struct rnic_rx *rx = qp->rx;
+    const uint8_t *ulpdu = rx->head + RNIC_FPDU_LENGTH_SIZE;
+    struct rnic_inbound_read in = { .atomic = true };
+
+    if (rx->seg.ddp.msn != rx->read_msn) {
+        return fail(qp, RNIC_WIRE_UNTAGGED_MSN);
+    }
+    if (!rnic_rdmap_atomic_request_decode(
+            ulpdu, rx->head_len - RNIC_FPDU_LENGTH_SIZE, &in.ar)) {
+        return fail(qp, RNIC_WIRE_MPA_LENGTH);
+    }
+    if (in.ar.op != RNIC_RDMAP_FETCH_ADD && in.ar.op != RNIC_RDMAP_CMP_SWAP) {
+        return fail(qp, RNIC_WIRE_OP_OPCODE);
+    }
+    memcpy(in.ulpdu, ulpdu, sizeof(in.ulpdu));
+    rx->read_msn++;
+    /* RFC 7306 section 5.2: Reads and atomics together */
+    if (!rnic_tx_queue_response(qp, &in)) {
+        return fail(qp, RNIC_WIRE_UNTAGGED_BUFFER);
+    }
+    return true;
+}
+
+/* Puts the number into the sink, which may lie in two pages */
+static enum rnic_mr_error
+sink_write(struct rnic_qp *qp, const struct rnic_read *read, uint64_t value)
+{
+    const uint8_t *from = (const uint8_t *)&value;
+    uint64_t at = 0, done;
+    struct rnic_mapping map;
+    enum rnic_mr_error error;
+    unsigned i;
+
+    value = GUINT64_TO_LE(value);
+    while (at < sizeof(value)) {
+        rnic_mapping_init(&map, RNIC_DMA_TO_GUEST);
+        error =
+            rnic_mr_map(qp->dev, qp->pdn, read->sink_stag, read->sink_to + at,
+                        sizeof(value) - at, RNIC_ACCESS_LOCAL_WRITE,
+                        rnic_qp_kernel(qp), &map, &done);
+        if (error != RNIC_MR_OK) {
+            rnic_mapping_release(qp->dev, &map, 0);
+            return error;
+        }
+        for (i = 0; i < map.count; i++) {
+            memcpy(map.iov[i].iov_base, from + at, map.iov[i].iov_len);
+            at += map.iov[i].iov_len;
+        }
+        rnic_mapping_release(qp->dev, &map, done);
+    }
+    return RNIC_MR_OK;
+}
+
+static bool atomic_response_finish(struct rnic_qp *qp)
+{
+    struct rnic_rx *rx = qp->rx;
+    struct rnic_read *read = rnic_tx_oldest_read(qp);
+    struct rnic_rdmap_atomic_response ar;
+    enum rnic_mr_error error;
+
+    if (!read || !read->atomic) {
+        return fail(qp, RNIC_WIRE_OP_OPCODE);
+    }
+    if (rx->seg.ddp.msn != rx->atomic_msn) {
+        return fail(qp, RNIC_WIRE_UNTAGGED_MSN);
+    }
+    if (!rnic_rdmap_atomic_response_decode(rx->head + RNIC_FPDU_LENGTH_SIZE,
+                                           rx->head_len - RNIC_FPDU_LENGTH_SIZE,
+                                           &ar)) {
+        return fail(qp, RNIC_WIRE_MPA_LENGTH);
+    }
+    if (ar.id != read->id) {
+        return fail(qp, RNIC_WIRE_OP_OTHER);
+    }
+    error = sink_write(qp, read, ar.value);
+    if (error != RNIC_MR_OK) {
+        rnic_guest_error(qp->dev, "qpn %u: %s while an atomic was answered",
+                         qp->qpn, rnic_mr_error_str(error));
+        read->rec->status = RNIC_WC_LOC_PROT_ERR;
+        return fail(qp, RNIC_WIRE_DDP_LOCAL);
+    }
+    read->placed = read->length;
+    rx->atomic_msn++;
+    rnic_tx_read_done(qp);
+    return !qp->fault;
 }
 
 /* ---- Terminate ---- */
@@ -300,6 +437,12 @@ bool rnic_rx_begin(struct rnic_qp *qp, const uint8_t *ulpdu, size_t avail)
         break;
     case RNIC_RDMAP_TERMINATE:
         return terminate_begin(qp, ulpdu, avail);
+    case RNIC_RDMAP_IMM:
+    case RNIC_RDMAP_IMM_SE:
+        return imm_begin(qp);
+    case RNIC_RDMAP_ATOMIC_REQUEST:
+    case RNIC_RDMAP_ATOMIC_RESPONSE:
+        break;
     default:
         if (!send_begin(qp)) {
             return false;
@@ -424,6 +567,10 @@ bool rnic_rx_finish(struct rnic_qp *qp)
     }
     switch (ddp->opcode) {
     case RNIC_RDMAP_WRITE:
+        if (!rx->write_open) {
+            rx->write_octets = 0;
+        }
+        rx->write_octets += rx->seg.payload_len;
         rx->write_open = !ddp->last;
         return true;
     case RNIC_RDMAP_READ_REQUEST:
@@ -435,6 +582,13 @@ bool rnic_rx_finish(struct rnic_qp *qp)
             rnic_tx_read_done(qp);
         }
         return !qp->fault;
+    case RNIC_RDMAP_IMM:
+    case RNIC_RDMAP_IMM_SE:
+        return imm_finish(qp);
+    case RNIC_RDMAP_ATOMIC_REQUEST:
+        return atomic_request_finish(qp);
+    case RNIC_RDMAP_ATOMIC_RESPONSE:
+        return atomic_response_finish(qp);
     default:
         return send_finish(qp);
     }

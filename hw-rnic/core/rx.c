@@ -32,6 +32,7 @@ void rnic_rx_init(struct rnic_qp *qp)
 
     rx->send_msn = 1;
     rx->read_msn = 1;
+    rx->atomic_msn = 1;
     qp->rx = rx;
 }
 
@@ -89,8 +90,8 @@ static bool feed_whole(struct rnic_qp *qp, const uint8_t *fpdu, size_t len)
         return false;
     }
     head_keep(rx, fpdu, RNIC_FPDU_LENGTH_SIZE + (size_t)rx->ulpdu_len);
-    err = rnic_rdmap_seg_decode(ulpdu, rx->ulpdu_len, rx->ulpdu_len, false,
-                                &rx->seg);
+    err = rnic_rdmap_seg_decode(ulpdu, rx->ulpdu_len, rx->ulpdu_len,
+                                qp->dev->config.rfc7306, &rx->seg);
     if (err != RNIC_WIRE_OK) {
         rnic_rx_fault(qp, err);
         return false;
@@ -120,7 +121,8 @@ static bool feed_header(struct rnic_qp *qp, const uint8_t *p, size_t n,
     if (err == RNIC_WIRE_OK) {
         err = rnic_rdmap_seg_decode(rx->head + RNIC_FPDU_LENGTH_SIZE,
                                     rx->head_len - RNIC_FPDU_LENGTH_SIZE,
-                                    rx->ulpdu_len, false, &rx->seg);
+                                    rx->ulpdu_len, qp->dev->config.rfc7306,
+                                    &rx->seg);
     }
     if (err == RNIC_WIRE_MORE) {
         return true;

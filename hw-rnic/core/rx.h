@@ -35,11 +35,14 @@ struct rnic_rx {
 
     bool opened; /* a first FPDU was valid */
     uint32_t send_msn, read_msn;
+    uint32_t atomic_msn; /* of Atomic Responses */
     /* The Send that is being received */
     bool recv_taken;
     struct rnic_recv_wr recv;
     uint32_t recv_mo; /* octets of earlier segments */
     bool write_open;  /* a tagged message lacks its last segment */
+    /* Octets of the last RDMA Write, until a message of QN 0 comes */
+    uint32_t write_octets;
 };
 
 /*

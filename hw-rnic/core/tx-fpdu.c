@@ -145,6 +145,12 @@ static size_t header_size(const struct rnic_tx_msg *msg)
         return RNIC_DDP_UNTAGGED_SIZE;
     case RNIC_TX_READ_REQUEST:
         return RNIC_RDMAP_READ_REQUEST_SIZE;
+    case RNIC_TX_IMM:
+        return RNIC_RDMAP_IMM_SIZE;
+    case RNIC_TX_ATOMIC_REQUEST:
+        return RNIC_RDMAP_ATOMIC_REQUEST_SIZE;
+    case RNIC_TX_ATOMIC_RESPONSE:
+        return RNIC_RDMAP_ATOMIC_RESPONSE_SIZE;
     default:
         return RNIC_DDP_TAGGED_SIZE;
     }
@@ -154,6 +160,7 @@ static size_t header_encode(const struct rnic_tx_msg *msg, bool last,
                             uint8_t *buf)
 {
     const struct rnic_send_wr *wr = &msg->wr;
+    uint8_t imm[RNIC_RDMAP_IMM_DATA_SIZE] = { 0 };
     bool solicited;
 
     switch (msg->kind) {
@@ -172,6 +179,17 @@ static size_t header_encode(const struct rnic_tx_msg *msg, bool last,
                                         wr->remote_to + msg->built, buf);
     case RNIC_TX_READ_REQUEST:
         return rnic_rdmap_read_request_encode(&msg->rr, msg->msn, buf);
+    case RNIC_TX_IMM:
+        /* Verbs have 4 of the 8 octets; the others are 0 */
+        memcpy(imm, wr->imm, sizeof(wr->imm));
+        return rnic_rdmap_imm_encode(imm, wr->flags & RNIC_WQE_SOLICITED,
+                                     msg->msn, buf);
+    case RNIC_TX_ATOMIC_REQUEST:
+        return rnic_rdmap_atomic_request_encode(&msg->atomic_request, msg->msn,
+                                                buf);
+    case RNIC_TX_ATOMIC_RESPONSE:
+        return rnic_rdmap_atomic_response_encode(&msg->atomic_response,
+                                                 msg->msn, buf);
     case RNIC_TX_READ_RESPONSE:
         break;
     }

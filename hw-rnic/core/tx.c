@@ -3,7 +3,7 @@
  * Sending: which message comes next
  *
  * A connection has one queue of messages. Work requests of the SQ and
- * responses to the peer's Reads enter it in turn; a work request that must
+ * responses to the peer's Reads and atomics enter it in turn; a work request that must
  * wait (for a fence, or for ORD) waits outside, so that responses pass it.
  */
 #include "tx.h"
@@ -88,6 +88,8 @@ void rnic_tx_init(struct rnic_qp *qp)
     tx->tail = &tx->head;
     tx->send_msn = 1;
     tx->read_msn = 1;
+    tx->atomic_msn = 1;
+    tx->atomic_id = 1;
     /* One more than ORD and IRD: a Read as ready-to-receive message is
      * outside of them (RFC 6581 section 9.2) */
     tx->read_size = qp->ord + 1;
@@ -134,7 +136,7 @@ void rnic_tx_free(struct rnic_qp *qp)
     }
 }
 
-/* ---- Reads of ours ---- */
+/* ---- Reads and atomics of ours ---- */
 
 static struct rnic_read *read_push(struct rnic_tx *tx, struct rnic_sq_rec *rec)
 {
@@ -158,6 +160,27 @@ struct rnic_read *rnic_tx_oldest_read(struct rnic_qp *qp)
         return NULL;
     }
     return &tx->reads[tx->read_head];
+}
+
+struct rnic_read *rnic_tx_oldest_of(struct rnic_qp *qp, bool atomic)
+{
+    struct rnic_tx *tx = qp->tx;
+    unsigned i;
+
+    for (i = 0; i < tx->read_count; i++) {
+        struct rnic_read *read =
+            &tx->reads[(tx->read_head + i) % tx->read_size];
+
+        if (read->sent && read->atomic == atomic) {
+            return read;
+        }
+    }
+    return NULL;
+}
+
+bool rnic_tx_used_rfc7306(struct rnic_qp *qp)
+{
+    return qp->tx->imm_sent || rnic_tx_oldest_of(qp, true);
 }
 
 void rnic_tx_read_done(struct rnic_qp *qp)
@@ -194,22 +217,67 @@ void rnic_tx_read_done(struct rnic_qp *qp)
     rnic_sq_complete(qp);
 }
 
-/* ---- Reads of the peer ---- */
+/* ---- Reads and atomics of the peer ---- */
 
-bool rnic_tx_queue_response(struct rnic_qp *qp, const uint8_t *ulpdu,
-                            const struct rnic_rdmap_read_request *rr)
+bool rnic_tx_queue_response(struct rnic_qp *qp,
+                            const struct rnic_inbound_read *in)
 {
     struct rnic_tx *tx = qp->tx;
-    struct rnic_inbound_read *in;
 
     if (tx->inbound_count + tx->inbound_active >= tx->inbound_size) {
         return false;
     }
-    in = &tx->inbound[(tx->inbound_head + tx->inbound_count++) %
-                      tx->inbound_size];
-    in->rr = *rr;
-    memcpy(in->ulpdu, ulpdu, sizeof(in->ulpdu));
+    tx->inbound[(tx->inbound_head + tx->inbound_count++) % tx->inbound_size] =
+        *in;
     rnic_qp_make_ready(qp);
+    return true;
+}
+
+/* What was asked for before the request is answered first */
+static bool response_fail(struct rnic_qp *qp,
+                          const struct rnic_inbound_read *in,
+                          enum rnic_wire_err err)
+{
+    if (!qp->tx->head) {
+        rnic_fault_wire(qp, err, in->ulpdu, sizeof(in->ulpdu),
+                        in->atomic ? RNIC_RDMAP_ATOMIC_REQUEST_SIZE
+                                   : RNIC_RDMAP_READ_REQUEST_SIZE);
+    }
+    return false;
+}
+
+static void response_append(struct rnic_tx *tx, struct rnic_tx_msg *msg)
+{
+    tx->inbound_head = (tx->inbound_head + 1) % tx->inbound_size;
+    tx->inbound_count--;
+    tx->inbound_active++;
+    msg_append(tx, msg);
+}
+
+static bool next_atomic(struct rnic_qp *qp, const struct rnic_inbound_read *in)
+{
+    struct rnic_tx *tx = qp->tx;
+    enum rnic_wire_err err;
+    struct rnic_tx_msg *msg;
+    uint64_t old;
+
+    /* The data of an earlier Read is taken when it is sent, and shall not show
+     * what this changes */
+    if (tx->inbound_active != tx->atomics_active) {
+        return false;
+    }
+    err = rnic_atomic_execute(qp, &in->ar, &old);
+    if (err != RNIC_WIRE_OK) {
+        return response_fail(qp, in, err);
+    }
+    msg = msg_new(qp, RNIC_TX_ATOMIC_RESPONSE);
+    msg->msn = tx->atomic_msn++;
+    msg->atomic_response = (struct rnic_rdmap_atomic_response){
+        .id = in->ar.id,
+        .value = old,
+    };
+    tx->atomics_active++;
+    response_append(tx, msg);
     return true;
 }
 
@@ -224,26 +292,21 @@ static bool next_response(struct rnic_qp *qp)
         return false;
     }
     in = &tx->inbound[tx->inbound_head];
+    if (in->atomic) {
+        return next_atomic(qp, in);
+    }
     /* A Read of no octets is answered whatever its STag and TO are
      * (RFC 5040 section 5.2.1), which this check knows. */
     error =
         rnic_mr_check(qp->dev, qp->pdn, in->rr.source_stag, in->rr.source_to,
                       in->rr.size, RNIC_ACCESS_REMOTE_READ, false);
     if (error != RNIC_MR_OK) {
-        /* What was asked for before it is answered first */
-        if (!tx->head) {
-            rnic_fault_wire(qp, rnic_fault_of_read(error), in->ulpdu,
-                            sizeof(in->ulpdu), sizeof(in->ulpdu));
-        }
-        return false;
+        return response_fail(qp, in, rnic_fault_of_read(error));
     }
     msg = msg_new(qp, RNIC_TX_READ_RESPONSE);
     msg->inbound = *in;
     msg->length = in->rr.size;
-    tx->inbound_head = (tx->inbound_head + 1) % tx->inbound_size;
-    tx->inbound_count--;
-    tx->inbound_active++;
-    msg_append(tx, msg);
+    response_append(tx, msg);
     return true;
 }
 
@@ -348,6 +411,56 @@ static bool staged_read(struct rnic_qp *qp)
     return true;
 }
 
+static bool staged_atomic(struct rnic_qp *qp)
+{
+    struct rnic_tx *tx = qp->tx;
+    struct rnic_send_wr *wr = &tx->staged->wr;
+    struct rnic_sq_rec *rec = tx->staged->rec;
+    struct rnic_tx_msg *msg;
+
+    if (!read_room(qp)) {
+        return false;
+    }
+    if (!sges_valid(qp, wr, RNIC_ACCESS_LOCAL_WRITE)) {
+        return staged_fail(qp, RNIC_WC_LOC_PROT_ERR);
+    }
+    rec->reads_left = 1;
+    msg = msg_new(qp, RNIC_TX_ATOMIC_REQUEST);
+    msg->rec = rec;
+    msg->msn = tx->read_msn++;
+    msg->read = read_push(tx, rec);
+    msg->read->atomic = true;
+    msg->read->id = tx->atomic_id++;
+    msg->read->sink_stag = wr->sge[0].stag;
+    msg->read->sink_to = wr->sge[0].to;
+    msg->read->length = wr->sge[0].length;
+    msg->atomic_request = (struct rnic_rdmap_atomic_request){
+        .op = wr->opcode == RNIC_WR_FETCH_ADD ? RNIC_RDMAP_FETCH_ADD
+                                              : RNIC_RDMAP_CMP_SWAP,
+        .id = msg->read->id,
+        .stag = wr->remote_stag,
+        .to = wr->remote_to,
+        .data = wr->data,
+        .mask = wr->mask,
+        .compare = wr->compare,
+        .compare_mask = wr->compare_mask,
+    };
+    msg_append(tx, msg);
+    staged_free(qp);
+    return true;
+}
+
+/* The Immediate Data message behind a Write, of the same work request */
+static void append_imm(struct rnic_qp *qp, const struct rnic_tx_msg *write)
+{
+    struct rnic_tx_msg *msg = msg_new(qp, RNIC_TX_IMM);
+
+    memcpy(&msg->wr, &write->wr, offsetof(struct rnic_send_wr, sge));
+    msg->rec = write->rec;
+    msg->msn = qp->tx->send_msn++;
+    msg_append(qp->tx, msg);
+}
+
 /* LOCAL_INV and REG_MR send nothing */
 static bool staged_local(struct rnic_qp *qp)
 {
@@ -396,7 +509,7 @@ static bool next_send(struct rnic_qp *qp)
     if (msg->wr.error) {
         return staged_fail(qp, msg->wr.error);
     }
-    /* Also waits for the Reads of this QP that are only queued */
+    /* Also waits for those Reads and atomics of this QP that are only queued */
     if ((msg->wr.flags & RNIC_WQE_FENCE) && !tx->staged_sge &&
         tx->read_count - tx->rtr_read) {
         return false;
@@ -408,8 +521,16 @@ static bool next_send(struct rnic_qp *qp)
     case RNIC_WR_LOCAL_INV:
     case RNIC_WR_REG_MR:
         return staged_local(qp);
+    case RNIC_WR_FETCH_ADD:
+    case RNIC_WR_CMP_SWAP:
+    case RNIC_WR_CMP_SWAP_MASKED:
+        return staged_atomic(qp);
     case RNIC_WR_WRITE:
+    case RNIC_WR_WRITE_IMM:
         msg->kind = RNIC_TX_WRITE;
+        break;
+    case RNIC_WR_IMM:
+        msg->kind = RNIC_TX_IMM;
         break;
     default:
         msg->kind = RNIC_TX_SEND;
@@ -418,12 +539,15 @@ static bool next_send(struct rnic_qp *qp)
     if (!(msg->wr.flags & RNIC_WQE_INLINE) && !sges_valid(qp, &msg->wr, 0)) {
         return staged_fail(qp, RNIC_WC_LOC_PROT_ERR);
     }
-    if (msg->kind == RNIC_TX_SEND) {
+    if (msg->kind != RNIC_TX_WRITE) {
         msg->msn = tx->send_msn++;
     }
     msg->length = msg->wr.length;
     tx->staged = NULL;
     msg_append(tx, msg);
+    if (msg->wr.opcode == RNIC_WR_WRITE_IMM) {
+        append_imm(qp, msg);
+    }
     return true;
 }
 
@@ -479,17 +603,25 @@ void rnic_tx_message_done(struct rnic_qp *qp, struct rnic_tx_msg *msg)
     switch (msg->kind) {
     case RNIC_TX_SEND:
     case RNIC_TX_WRITE:
-        if (msg->rec) {
+    case RNIC_TX_IMM:
+        tx->imm_sent |= msg->kind == RNIC_TX_IMM;
+        /* A WRITE_IMM is done with its second message */
+        if (msg->rec && !(msg->kind == RNIC_TX_WRITE &&
+                          msg->wr.opcode == RNIC_WR_WRITE_IMM)) {
             msg->rec->done = true;
             rnic_qp_stat(qp, RNIC_STAT_tx_wqes, 1);
         }
         break;
     case RNIC_TX_READ_REQUEST:
+    case RNIC_TX_ATOMIC_REQUEST:
         msg->read->sent = true;
         if (msg->rec) {
             rnic_qp_stat(qp, RNIC_STAT_tx_wqes, 1);
         }
         break;
+    case RNIC_TX_ATOMIC_RESPONSE:
+        tx->atomics_active--;
+        /* fall through */
     case RNIC_TX_READ_RESPONSE:
         tx->inbound_active--;
         break;

@@ -14,6 +14,9 @@ enum rnic_tx_kind {
     RNIC_TX_WRITE,
     RNIC_TX_READ_REQUEST,
     RNIC_TX_READ_RESPONSE,
+    RNIC_TX_IMM,
+    RNIC_TX_ATOMIC_REQUEST,
+    RNIC_TX_ATOMIC_RESPONSE,
 };
 
 /*
@@ -29,11 +32,13 @@ struct rnic_tx_msg {
     bool built_last;
     uint32_t msn;            /* untagged */
     struct rnic_sq_rec *rec; /* NULL: not from the SQ */
-    struct rnic_read *read;  /* READ_REQUEST */
+    struct rnic_read *read;  /* READ_REQUEST, ATOMIC_REQUEST */
     union {
-        struct rnic_send_wr wr;            /* SEND, WRITE */
+        struct rnic_send_wr wr;            /* SEND, WRITE, IMM */
         struct rnic_rdmap_read_request rr; /* READ_REQUEST */
         struct rnic_inbound_read inbound;  /* READ_RESPONSE */
+        struct rnic_rdmap_atomic_request atomic_request;
+        struct rnic_rdmap_atomic_response atomic_response;
     };
 };
 
@@ -60,11 +65,13 @@ struct rnic_tx {
     unsigned staged_sge; /* Read: next sink */
 
     uint32_t send_msn, read_msn;
-    uint64_t pos;    /* octets given to TCP or kept (markers) */
-    unsigned mulpdu; /* octets */
-    unsigned mss;    /* octets; 0: segments do not matter */
-    bool blocked;    /* TCP is full: EPOLLOUT is awaited */
-    bool gated;      /* RFC 5044 section 7.1.2 */
+    uint32_t atomic_msn; /* of Atomic Responses */
+    uint32_t atomic_id;  /* of the next Atomic Request */
+    uint64_t pos;        /* octets given to TCP or kept (markers) */
+    unsigned mulpdu;     /* octets */
+    unsigned mss;        /* octets; 0: segments do not matter */
+    bool blocked;        /* TCP is full: EPOLLOUT is awaited */
+    bool gated;          /* RFC 5044 section 7.1.2 */
     bool gate_noted;
     bool response_next; /* whose turn it is */
 
@@ -75,15 +82,17 @@ struct rnic_tx {
     uint32_t kept_payload;
     bool kept_last;
 
-    /* Reads of ours: the oldest at reads[read_head] */
+    /* Reads and atomics of ours: the oldest at reads[read_head] */
     struct rnic_read *reads;
     unsigned read_head, read_count, read_size;
     bool rtr_read; /* one of them is the RTR: not in ORD */
 
-    /* Reads of the peer; one being answered has left the ring and counts */
+    /* Those of the peer; one being answered has left the ring and counts */
     struct rnic_inbound_read *inbound;
     unsigned inbound_head, inbound_count, inbound_size;
     unsigned inbound_active;
+    unsigned atomics_active; /* of them */
+    bool imm_sent;           /* Immediate Data, ever */
 };
 
 /* Memory of the engine, used within one call */

@@ -15,10 +15,18 @@
 const char *rnic_wr_opcode_str(uint8_t opcode)
 {
     static const char *const names[] = {
-        [RNIC_WR_SEND] = "SEND",         [RNIC_WR_SEND_INV] = "SEND_INV",
-        [RNIC_WR_WRITE] = "WRITE",       [RNIC_WR_READ] = "READ",
-        [RNIC_WR_READ_INV] = "READ_INV", [RNIC_WR_LOCAL_INV] = "LOCAL_INV",
+        [RNIC_WR_SEND] = "SEND",
+        [RNIC_WR_SEND_INV] = "SEND_INV",
+        [RNIC_WR_WRITE] = "WRITE",
+        [RNIC_WR_READ] = "READ",
+        [RNIC_WR_READ_INV] = "READ_INV",
+        [RNIC_WR_LOCAL_INV] = "LOCAL_INV",
         [RNIC_WR_REG_MR] = "REG_MR",
+        [RNIC_WR_IMM] = "IMM",
+        [RNIC_WR_WRITE_IMM] = "WRITE_IMM",
+        [RNIC_WR_FETCH_ADD] = "FETCH_ADD",
+        [RNIC_WR_CMP_SWAP] = "CMP_SWAP",
+        [RNIC_WR_CMP_SWAP_MASKED] = "CMP_SWAP_MASKED",
     };
 
     if (opcode == RNIC_WR_RECV) {
@@ -151,6 +159,49 @@ static uint64_t sges_copy(struct rnic_wr_sge *to, const struct rnic_sge *from,
     return length;
 }
 
+/* The rest of an atomic; NULL, or what is wrong with it */
+static const char *atomic_wr_parse(struct rnic_qp *qp,
+                                   const struct rnic_atomic_wqe *wqe,
+                                   struct rnic_send_wr *wr)
+{
+    if (wr->flags & RNIC_WQE_INLINE) {
+        return "inline data in an atomic";
+    }
+    if (wr->opcode == RNIC_WR_CMP_SWAP_MASKED && qp->sq_stride < sizeof(*wqe)) {
+        return "masks, for which the stride has no room";
+    }
+    if (wqe->num_sge != 1) {
+        return "not one sink, as an atomic must";
+    }
+    wr->num_sge = 1;
+    wr->length = sges_copy(wr->sge, &wqe->sink, 1);
+    if (wr->length != sizeof(uint64_t)) {
+        return "a sink that is not 8 octets long";
+    }
+    if (!qp->ord) {
+        return "an atomic on a connection whose ORD is 0";
+    }
+    wr->data = GUINT64_FROM_LE(wqe->data);
+    /* RFC 7306 section 5.2.1: what FetchAdd does not use */
+    wr->compare = 0;
+    wr->compare_mask = UINT64_MAX;
+    switch (wr->opcode) {
+    case RNIC_WR_FETCH_ADD:
+        wr->mask = GUINT64_FROM_LE(wqe->add_mask);
+        break;
+    case RNIC_WR_CMP_SWAP:
+        wr->compare = GUINT64_FROM_LE(wqe->compare);
+        wr->mask = UINT64_MAX;
+        break;
+    default:
+        wr->compare = GUINT64_FROM_LE(wqe->compare);
+        wr->mask = GUINT64_FROM_LE(wqe->swap_mask);
+        wr->compare_mask = GUINT64_FROM_LE(wqe->compare_mask);
+        break;
+    }
+    return NULL;
+}
+
 /* Fills in @wr from the copied WQE at @raw; NULL, or what is wrong with it */
 static const char *send_wr_parse(struct rnic_qp *qp, const void *raw,
                                  struct rnic_send_wr *wr)
@@ -169,7 +220,26 @@ static const char *send_wr_parse(struct rnic_qp *qp, const void *raw,
     if (wr->flags & ~WQE_FLAGS) {
         return "an unknown flag";
     }
+    if (wr->opcode >= RNIC_WR_IMM && wr->opcode <= RNIC_WR_CMP_SWAP_MASKED &&
+        !qp->dev->config.rfc7306) {
+        return "an operation of RFC 7306, which this device does not have "
+               "(property rfc7306=off)";
+    }
     switch (wr->opcode) {
+    case RNIC_WR_IMM:
+        memcpy(wr->imm, &wqe->imm_data, sizeof(wr->imm));
+        if (wqe->num_sge || wr->flags & RNIC_WQE_INLINE) {
+            return "data beside its immediate data; iWARP has no Send with "
+                   "both";
+        }
+        return NULL;
+    case RNIC_WR_FETCH_ADD:
+    case RNIC_WR_CMP_SWAP:
+    case RNIC_WR_CMP_SWAP_MASKED:
+        return atomic_wr_parse(qp, raw, wr);
+    case RNIC_WR_WRITE_IMM:
+        memcpy(wr->imm, &wqe->imm_data, sizeof(wr->imm));
+        /* fall through */
     case RNIC_WR_SEND:
     case RNIC_WR_SEND_INV:
     case RNIC_WR_WRITE:
@@ -233,7 +303,8 @@ static void send_wr_trace(struct rnic_qp *qp, const struct rnic_send_wr *wr)
         return;
     }
     if (wr->opcode == RNIC_WR_WRITE || wr->opcode == RNIC_WR_READ ||
-        wr->opcode == RNIC_WR_READ_INV) {
+        wr->opcode == RNIC_WR_READ_INV || wr->opcode == RNIC_WR_WRITE_IMM ||
+        rnic_wr_is_atomic(wr->opcode)) {
         remote = g_strdup_printf(" remote STag 0x%08x TO 0x%" PRIx64,
                                  wr->remote_stag, wr->remote_to);
     }

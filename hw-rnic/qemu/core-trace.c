@@ -17,6 +17,7 @@
     X(fpdu_tx, FPDU_TX)                                                        \
     X(fpdu_rx, FPDU_RX)                                                        \
     X(place, PLACE)                                                            \
+    X(atomic, ATOMIC)                                                          \
     X(cqe, CQE)                                                                \
     X(event, EVENT)                                                            \
     X(irq, IRQ)                                                                \

@@ -148,6 +148,7 @@ static RNIC_PROPERTY rnic_properties[] = {
                 uint32_t),
     DEFINE_PROP("max-connections", RnicState, config.max_connections,
                 qdev_prop_uint32, uint32_t),
+    DEFINE_PROP("rfc7306", RnicState, config.rfc7306, qdev_prop_bool, bool),
     DEFINE_PROP("sq-scan-ms", RnicState, config.sq_scan_ms, qdev_prop_uint32,
                 uint32_t),
     DEFINE_PROP_STRING("pcap", RnicState, pcap),
@@ -191,6 +192,8 @@ static const struct {
     { "fpdu-max", "largest ULPDU in octets, 128..64768; 0: 64768 in a loopback "
                   "fabric, else what the path's MSS gives" },
     { "max-connections", "most connections at a time; 0: no limit" },
+    { "rfc7306", "atomics and immediate data (RFC 7306); peers must have them, "
+                 "too, and do not say so before they are used" },
     { "sq-scan-ms", "look for posted sends without a doorbell every so many "
                     "milliseconds; 0: never" },
     { "pcap", "file for a capture of all connections, with guest addresses" },
@@ -241,6 +244,7 @@ static void set_defaults(ObjectClass *oc)
     default_number(oc, "peer-timeout-ms", c.peer_timeout_ms);
     default_number(oc, "fpdu-max", c.fpdu_max);
     default_number(oc, "max-connections", c.max_connections);
+    default_bool(oc, "rfc7306", c.rfc7306);
     default_number(oc, "sq-scan-ms", c.sq_scan_ms);
     default_number(oc, "pcap-max", c.pcap_max);
     default_number(oc, "vectors", c.vectors);

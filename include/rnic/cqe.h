@@ -29,16 +29,22 @@ enum rnic_wc_status {
 /* rnic_cqe.flags */
 #define RNIC_CQE_WITH_INV       (1u << 0)   /* inv_stag was invalidated */
 #define RNIC_CQE_SOLICITED      (1u << 1)
+#define RNIC_CQE_WITH_IMM       (1u << 2)   /* Immediate Data: imm_data */
 
 struct rnic_cqe {
     __le64 wr_id;
     __le32 qpn;
-    __le32 byte_len;            /* octets received; Read: octets read */
+    __le32 byte_len;            /* octets received; Read: octets read; with
+                                 * RNIC_CQE_WITH_IMM: of the RDMA Write that
+                                 * came right before, 0 if none did */
     __u8 opcode;                /* enum rnic_wr_opcode */
     __u8 status;                /* enum rnic_wc_status */
     __u8 flags;
     __u8 rsvd;
-    __le32 inv_stag;
+    union {
+        __le32 inv_stag;
+        __be32 imm_data;        /* the first 4 of the 8 octets */
+    };
     __le32 vendor_err;          /* layer << 16 | type << 8 | code of the
                                  * Terminate that explains status, else 0 */
     __le16 wqe_index;           /* index of the WQE modulo 65536: all WQEs of

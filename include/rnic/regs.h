@@ -37,7 +37,7 @@
 #define RNIC_MAGIC              0x43494e52
 #define RNIC_REG_VERSION        0x004   /* RO major << 16 | minor */
 #define RNIC_VERSION_MAJOR      1
-#define RNIC_VERSION_MINOR      2
+#define RNIC_VERSION_MINOR      3
 #define RNIC_REG_CAPS_LO        0x008   /* RO RNIC_CAP_* */
 #define RNIC_REG_CAPS_HI        0x00c
 #define RNIC_REG_CTRL           0x010   /* RW RNIC_CTRL_* */
@@ -117,6 +117,9 @@ enum rnic_dev_error {
 #define RNIC_CAP_P2P            (1ull << 4) /* MPA peer-to-peer mode */
 #define RNIC_CAP_ERROR_PRE_RTS  (1ull << 5) /* RNIC_QP_ERROR_PRE_RTS */
 #define RNIC_CAP_NET            (1ull << 6) /* IP packets: net.h */
+#define RNIC_CAP_RFC7306        (1ull << 7) /* RNIC_WR_IMM, WRITE_IMM, FETCH_ADD,
+                                             * CMP_SWAP, CMP_SWAP_MASKED;
+                                             * RNIC_ACCESS_REMOTE_ATOMIC */
 
 /*
  * Doorbell pages. A 32-bit write of any value at RNIC_DB_KICK makes the device

@@ -33,14 +33,21 @@ enum rnic_wr_opcode {
     RNIC_WR_READ_INV = 4,       /* inv_stag: the local sink STag */
     RNIC_WR_LOCAL_INV = 5,      /* inv_stag: the local STag */
     RNIC_WR_REG_MR = 6,         /* struct rnic_reg_wqe */
+    /* With RNIC_CAP_RFC7306 */
+    RNIC_WR_IMM = 7,            /* Immediate Data alone: no data */
+    RNIC_WR_WRITE_IMM = 8,      /* WRITE, then Immediate Data */
+    RNIC_WR_FETCH_ADD = 9,      /* struct rnic_atomic_wqe */
+    RNIC_WR_CMP_SWAP = 10,
+    RNIC_WR_CMP_SWAP_MASKED = 11,
     RNIC_WR_RECV = 128,         /* only in CQEs */
 };
 
 /* rnic_sq_wqe.flags */
 #define RNIC_WQE_SIGNALED       (1u << 0)
-#define RNIC_WQE_SOLICITED      (1u << 1)   /* SEND, SEND_INV */
-#define RNIC_WQE_FENCE          (1u << 2)   /* wait for all earlier Reads */
-#define RNIC_WQE_INLINE         (1u << 3)   /* SEND*, WRITE: data at sge[] */
+#define RNIC_WQE_SOLICITED      (1u << 1)   /* SEND, SEND_INV, IMM, WRITE_IMM */
+#define RNIC_WQE_FENCE          (1u << 2)   /* wait for all earlier Reads and
+                                             * atomics */
+#define RNIC_WQE_INLINE         (1u << 3)   /* SEND*, WRITE*: data at sge[] */
 
 /* An SQ entry; num_sge entries of sge, or inline_len octets, follow at 32 */
 struct rnic_sq_wqe {
@@ -48,10 +55,13 @@ struct rnic_sq_wqe {
     __u8 flags;
     __u8 num_sge;               /* 0 with RNIC_WQE_INLINE */
     __u8 rsvd;
-    __le32 inv_stag;
+    union {
+        __le32 inv_stag;
+        __be32 imm_data;        /* IMM, WRITE_IMM: octets as they travel */
+    };
     __le64 wr_id;               /* returned in the CQE, else uninterpreted */
     __le32 inline_len;
-    __le32 remote_stag;         /* WRITE, READ, READ_INV */
+    __le32 remote_stag;         /* WRITE*, READ, READ_INV */
     __le64 remote_to;
     struct rnic_sge sge[];
 };
@@ -77,6 +87,35 @@ struct rnic_reg_wqe {
     __u8 rsvd2[12];
 };
 _Static_assert(sizeof(struct rnic_reg_wqe) == 64, "rnic_reg_wqe");
+
+/*
+ * FETCH_ADD, CMP_SWAP, CMP_SWAP_MASKED on the 8 octets at remote_to, which must
+ * be 8-aligned. They count as a little-endian number; what it was before goes to
+ * the sink. FETCH_ADD adds data; each bit of add_mask ends a field of the sum,
+ * whose carry is lost (0: one field). CMP_SWAP replaces the number by data if
+ * it is compare; CMP_SWAP_MASKED looks at the bits of compare_mask only, and
+ * replaces those of swap_mask. All but CMP_SWAP_MASKED fit into 64 octets.
+ */
+struct rnic_atomic_wqe {
+    __u8 opcode;
+    __u8 flags;                 /* not RNIC_WQE_INLINE */
+    __u8 num_sge;               /* 1 */
+    __u8 rsvd;
+    __le32 rsvd2;
+    __le64 wr_id;
+    __le32 rsvd3;
+    __le32 remote_stag;
+    __le64 remote_to;
+    struct rnic_sge sink;       /* of 8 octets */
+    __le64 data;
+    union {
+        __le64 compare;
+        __le64 add_mask;
+    };
+    __le64 swap_mask;
+    __le64 compare_mask;
+};
+_Static_assert(sizeof(struct rnic_atomic_wqe) == 80, "rnic_atomic_wqe");
 
 /* An RQ or SRQ entry; num_sge entries of sge follow at 16 */
 struct rnic_rq_wqe {
@@ -163,6 +202,7 @@ _Static_assert(sizeof(struct rnic_qp_status) == 16, "rnic_qp_status");
 #define RNIC_ACCESS_LOCAL_WRITE     (1u << 0)
 #define RNIC_ACCESS_REMOTE_READ     (1u << 1)
 #define RNIC_ACCESS_REMOTE_WRITE    (1u << 2)
-#define RNIC_ACCESS_ALL             7u
+#define RNIC_ACCESS_ALL             7u          /* that need no capability */
+#define RNIC_ACCESS_REMOTE_ATOMIC   (1u << 3)   /* with RNIC_CAP_RFC7306 */
 
 #endif

@@ -251,6 +251,30 @@ unsigned th_qp_modify(struct th_qp *qp, enum rnic_qp_state state)
     return th_admin(qp->guest, &cmd, NULL);
 }
 
+/* What an atomic has behind its sink */
+static void write_atomic(struct th_qp *qp, const struct th_wr *wr,
+                         struct rnic_atomic_wqe *wqe)
+{
+    switch (wr->opcode) {
+    case RNIC_WR_FETCH_ADD:
+        wqe->data = GUINT64_TO_LE(wr->data);
+        wqe->add_mask = GUINT64_TO_LE(wr->mask);
+        break;
+    case RNIC_WR_CMP_SWAP_MASKED:
+        if (qp->attr.sq_stride >= sizeof(*wqe)) {
+            wqe->swap_mask = GUINT64_TO_LE(wr->mask);
+            wqe->compare_mask = GUINT64_TO_LE(wr->compare_mask);
+        }
+        /* fall through */
+    case RNIC_WR_CMP_SWAP:
+        wqe->data = GUINT64_TO_LE(wr->data);
+        wqe->compare = GUINT64_TO_LE(wr->compare);
+        break;
+    default:
+        break;
+    }
+}
+
 static void write_send(struct th_qp *qp, const struct th_wr *wr)
 {
     uint64_t at = qp->sq + qp->sq_pi % qp->attr.sq_depth * qp->attr.sq_stride;
@@ -270,6 +294,9 @@ static void write_send(struct th_qp *qp, const struct th_wr *wr)
     wqe->flags = wr->flags | (wr->inline_data ? RNIC_WQE_INLINE : 0);
     wqe->num_sge = wr->num_sge;
     wqe->inv_stag = GUINT32_TO_LE(wr->inv_stag);
+    if (wr->opcode == RNIC_WR_IMM || wr->opcode == RNIC_WR_WRITE_IMM) {
+        memcpy(&wqe->imm_data, wr->imm, sizeof(wr->imm));
+    }
     wqe->wr_id = GUINT64_TO_LE(wr->wr_id);
     wqe->inline_len = GUINT32_TO_LE(wr->inline_len);
     wqe->remote_stag = GUINT32_TO_LE(wr->remote_stag);
@@ -281,6 +308,7 @@ static void write_send(struct th_qp *qp, const struct th_wr *wr)
                MIN(wr->num_sge, RNIC_SQ_STRIDE_SGES(qp->attr.sq_stride)) *
                    sizeof(wr->sge[0]));
     }
+    write_atomic(qp, wr, (struct rnic_atomic_wqe *)wqe);
 }
 
 void th_write_send(struct th_qp *qp, const struct th_wr *wr, unsigned count)

@@ -264,6 +264,9 @@ struct th_wr {
     uint32_t remote_stag;
     uint64_t remote_to;
     uint32_t inv_stag;
+    uint8_t imm[4]; /* IMM, WRITE_IMM */
+    /* Atomics; mask: of what is added or swapped in */
+    uint64_t data, mask, compare, compare_mask;
     struct rnic_reg_wqe reg; /* RNIC_WR_REG_MR: all but the common fields */
 };
 /* Writes WQEs and publishes nothing */

@@ -44,7 +44,9 @@ void iw_listen(struct iw_peer *peer, const struct th_options *th)
     oracle->guard[0] = th_buf_new(peer->guest, PEER_GUARD, 0, 0);
     peer->buf = th_buf_new(peer->guest, PEER_BUF, 1, 0);
     oracle->guard[1] = th_buf_new(peer->guest, PEER_GUARD, 0, 0);
-    peer->stag = th_reg_mr(peer->guest, &peer->buf, PEER_IOVA, RNIC_ACCESS_ALL);
+    peer->stag = th_reg_mr(
+        peer->guest, &peer->buf, PEER_IOVA,
+        RNIC_ACCESS_ALL | (th->config.rfc7306 ? RNIC_ACCESS_REMOTE_ATOMIC : 0));
     oracle->local = th_buf_new(peer->guest, PEER_GUARD, 1, 0);
     th_reg_mr(peer->guest, &oracle->local, PEER_IOVA + PEER_BUF,
               RNIC_ACCESS_LOCAL_WRITE);
@@ -69,6 +71,7 @@ void iw_start(struct iw_peer *peer, const struct iw_options *options)
 
     th_options_init(&th);
     th.config.crc = options->crc ? RNIC_CRC_ON : RNIC_CRC_OFF;
+    th.config.rfc7306 = options->rfc7306;
     iw_listen(peer, &th);
     peer->crc = options->crc;
     peer->fd = raw_connect(peer->guest, IW_PEER, IW_DEVICE, peer->port);

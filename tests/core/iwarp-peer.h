@@ -50,6 +50,7 @@ struct iw_options {
     bool crc;
     uint16_t ird, ord; /* of the device */
     bool markers;      /* the peer asks for them */
+    bool rfc7306;      /* of the device; then stag has REMOTE_ATOMIC, too */
 };
 
 /* CRC as said, IRD and ORD of 4 */

@@ -43,13 +43,16 @@ void pair_new(struct pair *pair, const struct pair_options *options)
             }
             th.config.p2p = !options->no_p2p;
             th.config.mpa_gate_strict = !options->no_gate;
+            th.config.rfc7306 = options->rfc7306;
             pair->guest[i] = th_guest_started(&th);
         }
         pair->buf[i] = th_buf_new(pair->guest[i], options->buf_len,
                                   options->contiguous ? 0 : 2,
                                   options->contiguous ? 0 : 512);
-        pair->stag[i] = th_reg_mr(pair->guest[i], &pair->buf[i], PAIR_IOVA,
-                                  RNIC_ACCESS_ALL);
+        pair->stag[i] =
+            th_reg_mr(pair->guest[i], &pair->buf[i], PAIR_IOVA,
+                      RNIC_ACCESS_ALL |
+                          (options->rfc7306 ? RNIC_ACCESS_REMOTE_ATOMIC : 0));
         pair->qp[i] = th_qp_new(pair->guest[i], &options->attr[i]);
     }
 }

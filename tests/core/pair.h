@@ -19,6 +19,7 @@ struct pair_options {
     unsigned peer_timeout_ms;
     bool no_p2p;
     bool no_gate;
+    bool rfc7306; /* the regions have REMOTE_ATOMIC, too */
     size_t buf_len;
     struct th_qp_attr attr[2];
 };

@@ -326,7 +326,7 @@ static void wqe_flag(struct scene *s)
 
 static void wqe_opcode(struct scene *s)
 {
-    posted(s, RNIC_WR_WRITE)->opcode = 7;
+    posted(s, RNIC_WR_WRITE)->opcode = 99;
 }
 
 static void wqe_inline_sges(struct scene *s)

@@ -12,7 +12,7 @@ static void test_identity_and_limits_are_those_of_the_headers(void)
         uint32_t value;
     } fixed[] = {
         { RNIC_REG_MAGIC, 0x43494e52 },
-        { RNIC_REG_VERSION, 0x00010002 },
+        { RNIC_REG_VERSION, 0x00010003 },
         { RNIC_REG_CAPS_LO, 0x7f },
         { RNIC_REG_CAPS_HI, 0 },
         { RNIC_REG_CTRL, 0 },

@@ -49,6 +49,7 @@ static const struct {
     uint64_t iova;
     uint32_t access, pdn;
 } plan[REGIONS] = {
+    /* With RFC 7306 atomics, too */
     [READ_WRITE] = { 40000, 0, 0, 0x10000, RNIC_ACCESS_ALL, TH_PD },
     [SCATTERED] = { 9000, 1, 100, UINT64_MAX - 9000, RNIC_ACCESS_REMOTE_WRITE,
                     TH_PD },
@@ -85,7 +86,7 @@ struct peer {
     bool was_deaf;
     GByteArray *outcome; /* receives, then regions, then the Terminate */
     unsigned slice;      /* octets of one write */
-    uint32_t send_msn, read_msn;
+    uint32_t send_msn, read_msn, atomic_msn;
     GByteArray *heard;
 };
 
@@ -97,14 +98,18 @@ static void make_regions(struct peer *peer)
     unsigned i;
 
     for (i = 0; i < REGIONS; i++) {
+        uint32_t rights = plan[i].access;
+
+        if (i == READ_WRITE && guest->th->options.config.rfc7306) {
+            rights |= RNIC_ACCESS_REMOTE_ATOMIC;
+        }
         /* What nobody may touch lies between the regions */
         th_alloc(guest->th, 64, 64);
         peer->buf[i] = th_buf_new(guest->th, plan[i].len, plan[i].levels,
                                   plan[i].first_offset);
         th_fill(peer->buf[i].ptr, plan[i].len, i);
-        g_assert_cmpuint(fuzz_reg_mr(guest, &peer->buf[i], plan[i].iova,
-                                     plan[i].access, plan[i].pdn, i,
-                                     &peer->stag[i]),
+        g_assert_cmpuint(fuzz_reg_mr(guest, &peer->buf[i], plan[i].iova, rights,
+                                     plan[i].pdn, i, &peer->stag[i]),
                          ==, RNIC_ADMIN_OK);
         peer->valid[i] = true;
     }
@@ -211,6 +216,12 @@ static void post_send(struct peer *peer, struct fuzz_input *in)
         RNIC_WR_SEND, RNIC_WR_SEND_INV, RNIC_WR_WRITE,
         RNIC_WR_READ, RNIC_WR_READ,     RNIC_WR_LOCAL_INV,
     };
+    static const enum rnic_wr_opcode rfc7306[] = {
+        RNIC_WR_IMM,
+        RNIC_WR_WRITE_IMM,
+        RNIC_WR_FETCH_ADD,
+        RNIC_WR_CMP_SWAP,
+    };
     uint8_t bits = fuzz_u8(in);
     uint32_t len = fuzz_u16(in);
     struct wr *own = &peer->send[peer->num_send];
@@ -225,8 +236,24 @@ static void post_send(struct peer *peer, struct fuzz_input *in)
     if (peer->num_send == MAX_WRS || peer->open_send == QUEUE_DEPTH) {
         return;
     }
+    if (bits & 0x20 && peer->guest->th->options.config.rfc7306) {
+        wr.opcode = rfc7306[bits % G_N_ELEMENTS(rfc7306)];
+    }
     own->slot = -1;
     switch (wr.opcode) {
+    case RNIC_WR_IMM:
+        wr.num_sge = 0;
+        break;
+    case RNIC_WR_FETCH_ADD:
+    case RNIC_WR_CMP_SWAP:
+        own->len = 8;
+        own->slot = slot_take(peer, 8);
+        if (own->slot < 0) {
+            return;
+        }
+        wr.sge[0] = slot_sge(peer, own->slot, 0, 8);
+        wr.remote_stag = 0x500;
+        break;
     case RNIC_WR_READ:
         len %= SLOT;
         own->len = len;
@@ -383,8 +410,9 @@ static void check_heard(struct peer *peer)
         uint16_t len = rnic_get_be16(fpdu->data);
 
         fuzz_check(!terminated, "more was sent behind a Terminate");
-        fuzz_check(rnic_rdmap_seg_decode(ulpdu, len, len, false, &seg) ==
-                       RNIC_WIRE_OK,
+        fuzz_check(rnic_rdmap_seg_decode(
+                       ulpdu, len, len, peer->guest->th->options.config.rfc7306,
+                       &seg) == RNIC_WIRE_OK,
                    "an invalid segment was sent");
         if (seg.ddp.opcode == RNIC_RDMAP_TERMINATE) {
             terminated = true;
@@ -554,6 +582,69 @@ static void say_read_request(struct peer *peer, struct fuzz_input *in)
     say_ulpdu(peer, in, ulpdu, sizeof(ulpdu), how);
 }
 
+static void say_imm(struct peer *peer, struct fuzz_input *in)
+{
+    uint8_t how = fuzz_u8(in), data[RNIC_RDMAP_IMM_DATA_SIZE];
+    uint8_t ulpdu[RNIC_RDMAP_IMM_SIZE];
+
+    fuzz_octets(in, data, sizeof(data));
+    rnic_rdmap_imm_encode(data, how & 1,
+                          how & 8 ? fuzz_u32(in) : peer->send_msn, ulpdu);
+    peer->send_msn += !(how & 8);
+    say_ulpdu(peer, in, ulpdu, sizeof(ulpdu), how);
+}
+
+static void say_atomic_request(struct peer *peer, struct fuzz_input *in)
+{
+    uint8_t how = fuzz_u8(in), region = how & 2 ? fuzz_u8(in) % REGIONS : 0;
+    struct rnic_rdmap_atomic_request ar = {
+        .op = how & 16 ? RNIC_RDMAP_FETCH_ADD : fuzz_u8(in),
+        .id = fuzz_u8(in),
+        .stag = peer->stag[region],
+        .to = plan[region].iova + (how & 4 ? fuzz_u64(in) : 8 * fuzz_u8(in)),
+        .data = fuzz_u64(in),
+        .mask = how & 1 ? fuzz_u64(in) : UINT64_MAX,
+        .compare_mask = how & 32 ? fuzz_u64(in) : 0,
+    };
+    uint8_t ulpdu[RNIC_RDMAP_ATOMIC_REQUEST_SIZE];
+
+    rnic_rdmap_atomic_request_encode(
+        &ar, how & 8 ? fuzz_u32(in) : peer->read_msn, ulpdu);
+    peer->read_msn += !(how & 8);
+    say_ulpdu(peer, in, ulpdu, sizeof(ulpdu), how);
+}
+
+static void say_atomic_response(struct peer *peer, struct fuzz_input *in)
+{
+    uint8_t how = fuzz_u8(in);
+    struct rnic_rdmap_atomic_response ar = {
+        /* As the device counts them */
+        .id = how & 1 ? fuzz_u32(in) : peer->atomic_msn,
+        .value = fuzz_u64(in),
+    };
+    uint8_t ulpdu[RNIC_RDMAP_ATOMIC_RESPONSE_SIZE];
+
+    rnic_rdmap_atomic_response_encode(
+        &ar, how & 8 ? fuzz_u32(in) : peer->atomic_msn, ulpdu);
+    peer->atomic_msn += !(how & 8);
+    say_ulpdu(peer, in, ulpdu, sizeof(ulpdu), how);
+}
+
+static void say_rfc7306(struct peer *peer, struct fuzz_input *in)
+{
+    switch (fuzz_u8(in) % 4) {
+    case 0:
+        say_atomic_response(peer, in);
+        break;
+    case 1:
+        say_imm(peer, in);
+        break;
+    default:
+        say_atomic_request(peer, in);
+        break;
+    }
+}
+
 static void say_terminate(struct peer *peer, struct fuzz_input *in)
 {
     uint8_t how = fuzz_u8(in), buf[RNIC_TERM_SIZE_MAX], offender[46];
@@ -616,7 +707,7 @@ static void leave(struct peer *peer, bool write_side_only)
 
 static void step(struct peer *peer, struct fuzz_input *in)
 {
-    switch (fuzz_u8(in) % 22) {
+    switch (fuzz_u8(in) % 24) {
     case 0:
         say_raw(peer, in);
         break;
@@ -679,6 +770,10 @@ static void step(struct peer *peer, struct fuzz_input *in)
         peer->slice = fuzz_u8(in);
         world_limit_send(fuzz_u16(in), 64);
         break;
+    case 22:
+    case 23:
+        say_rfc7306(peer, in);
+        break;
     }
 }
 
@@ -740,6 +835,7 @@ static GByteArray *run_input(struct fuzz_input in, bool uncut)
         .fd = -1,
         .send_msn = 1,
         .read_msn = 1,
+        .atomic_msn = 1,
         .uncut = uncut,
         .outcome = g_byte_array_new(),
     };
@@ -750,6 +846,7 @@ static GByteArray *run_input(struct fuzz_input in, bool uncut)
 
     world_reset();
     fuzz_options(&options, 256 << 10);
+    options.config.rfc7306 = fuzz_u8(&in) & 1;
     options.config.mpa_gate_strict = !(bits & 1);
     options.config.fpdu_max = bits & 2 ? 128 + fuzz_u8(&in) : 64768;
     options.whole_mappings = bits & 4;

@@ -39,6 +39,7 @@ static void make_regions(struct test *t)
         RNIC_ACCESS_LOCAL_WRITE,
         RNIC_ACCESS_REMOTE_READ,
     };
+    bool rfc7306 = t->guest->th->options.config.rfc7306;
     struct rnic_asqe cmd = { .opcode = RNIC_CMD_ALLOC_MR };
     struct rnic_acqe resp;
     uint64_t *pages;
@@ -49,7 +50,10 @@ static void make_regions(struct test *t)
         t->buf[i] = th_buf_new(t->guest->th, REGION, i % 2, i % 2 ? 8 : 0);
         th_fill(t->buf[i].ptr, REGION, i);
         if (i < REGIONS - 1) {
-            g_assert_cmpuint(fuzz_reg_mr(t->guest, &t->buf[i], IOVA, access[i],
+            uint32_t rights =
+                access[i] | (rfc7306 && !i ? RNIC_ACCESS_REMOTE_ATOMIC : 0);
+
+            g_assert_cmpuint(fuzz_reg_mr(t->guest, &t->buf[i], IOVA, rights,
                                          TH_PD, i, &t->stag[i]),
                              ==, RNIC_ADMIN_OK);
         }
@@ -168,14 +172,16 @@ static void write_send(struct test *t, struct fuzz_input *in)
         uint8_t octets[RNIC_WQE_STRIDE_MAX];
         struct rnic_sq_wqe wqe;
         struct rnic_reg_wqe reg;
+        struct rnic_atomic_wqe atomic;
     } raw = { .octets = { 0 } };
     uint8_t which = fuzz_u8(in), bits = fuzz_u8(in);
+    bool rfc7306 = t->guest->th->options.config.rfc7306;
     struct th_qp *qp = t->qp[which & 1];
     unsigned room = RNIC_SQ_STRIDE_SGES(qp->attr.sq_stride), i;
     uint8_t *slot = (uint8_t *)th_ptr(t->guest->th, qp->sq) +
                     (which >> 1) % qp->attr.sq_depth * qp->attr.sq_stride;
 
-    raw.wqe.opcode = bits % 7;
+    raw.wqe.opcode = bits % (rfc7306 ? RNIC_WR_CMP_SWAP_MASKED + 1 : 7);
     raw.wqe.flags = which >> 4;
     raw.wqe.wr_id = GUINT64_TO_LE(which);
     switch (raw.wqe.opcode) {
@@ -188,6 +194,22 @@ static void write_send(struct test *t, struct fuzz_input *in)
         raw.reg.length = GUINT64_TO_LE(bits & 8 ? fuzz_u16(in) : 4096);
         raw.reg.pages = GUINT64_TO_LE(t->pages);
         raw.reg.page_shift = GUINT32_TO_LE(12);
+        break;
+    case RNIC_WR_IMM:
+        raw.wqe.flags &= ~RNIC_WQE_INLINE;
+        raw.wqe.imm_data = fuzz_u8(in);
+        break;
+    case RNIC_WR_FETCH_ADD:
+    case RNIC_WR_CMP_SWAP:
+    case RNIC_WR_CMP_SWAP_MASKED:
+        raw.wqe.flags &= ~RNIC_WQE_INLINE;
+        raw.wqe.num_sge = 1;
+        raw.wqe.remote_stag = GUINT32_TO_LE(t->stag[bits >> 5 & 3]);
+        raw.wqe.remote_to = GUINT64_TO_LE(IOVA + 8 * fuzz_u8(in));
+        read_sge(t, in, &raw.atomic.sink);
+        raw.atomic.sink.length = GUINT32_TO_LE(8);
+        raw.atomic.data = fuzz_u8(in);
+        raw.atomic.compare = fuzz_u8(in);
         break;
     case RNIC_WR_LOCAL_INV:
         raw.wqe.flags &= ~RNIC_WQE_INLINE;
@@ -409,6 +431,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     options.config.mpa_gate_strict = bits & 2;
     options.whole_mappings = bits & 4;
     options.config.sq_scan_ms = bits & 16 ? 1 : 0;
+    options.config.rfc7306 = bits & 32;
     t.kernel = bits & 8;
     t.guest = fuzz_guest_new(&options);
     fuzz_guest_start(t.guest);

@@ -70,6 +70,24 @@ def terminate(err):
     return u8(9, 1, err) + bytes(46)
 
 
+def imm(solicited=0):
+    return u8(22, 1, solicited) + bytes(8)
+
+
+def fetch_add(word, data, region=None):
+    where = 0 if region is None else 2
+    return u8(22, 2, 16 + where) + \
+        (b"" if region is None else u8(region)) + u8(7, word) + u64(data)
+
+
+def cmp_swap(word, data, op=2):
+    return u8(22, 2, 0, op, 7, word) + u64(data)
+
+
+def atomic_response(value=5):
+    return u8(22, 0, 0) + u64(value)
+
+
 def stream_seeds():
     talk = [
         send(50) + send(20, last=False) + send(30, mo=20) + RUN,
@@ -98,10 +116,30 @@ def stream_seeds():
         send(10) * 3 + u8(18, 1) + RUN + RUN,
         send(70) + LEAVE + RUN + recv(10) + post(0, 1),
     ]
+    # RFC 7306
+    seven = [
+        fetch_add(0, 5) + cmp_swap(1, 9) + read_request(0, 16) +
+        fetch_add(0, -1) + RUN,
+        fetch_add(0, 5, 2) + RUN, fetch_add(9, 5, 4) + RUN,
+        cmp_swap(0, 1, 1) + RUN, u8(22, 2, 20, 7) + u64(4) + u64(1) + RUN,
+        imm() + write(0, 0, 100) + imm(1) + send(5) + imm() + RUN,
+        send(5, last=False) + imm() + RUN,
+        post(2, flags=0x20) + post(3, flags=0x20) + post(0, 0, flags=0x20) +
+        post(1, 9, flags=0x20) + RUN + atomic_response() + atomic_response() +
+        RUN,
+        post(3, 8) + post(2, flags=0x20) + RUN + atomic_response() + RUN,
+        post(2, flags=0x20) + RUN + terminate(27) + RUN, atomic_response(),
+        fetch_add(0, 1) * 9 + RUN,
+    ]
+    for steps in seven:
+        for second in (0x00, 0x02, 0x06):
+            yield u8(0xE1, 1) + u8(second, 4, 4) + recv(400) * 4 + steps
+            yield u8(0xE1, 1) + u8(second, 4, 4) + recv(400) * 4 + \
+                u8(21, 7) + u16(0) + steps
     # Cut everywhere
     for size in (1, 2, 5, 16, 17, 18, 19, 33, 47, 100):
         for crc in (0, 2):
-            yield u8(0xE1) + u8(crc, 4, 4) + u8(21, size) + u16(0) + \
+            yield u8(0xE1, 0) + u8(crc, 4, 4) + u8(21, size) + u16(0) + \
                 send(30) + write(0, 0, 3000) + read_request(2, 9) + \
                 send(20, last=False) + send(30, mo=20) + write(1, 8990, 10) + \
                 send(10, kind=1, stag=5) + terminate(3) + RUN
@@ -109,11 +147,11 @@ def stream_seeds():
     for i, steps in enumerate(talk):
         for first, second in itertools.product((0xE1, 0xE9, 0xF5),
                                                (0x00, 0x01, 0x02, 0x07)):
-            yield u8(first) + u8(second, 4, 4) + recv(400) * 2 + steps
-    yield u8(0xE0) + u8(0x20, 2, 2) + write(0, 0, 0) + post(0, 9) + RUN
-    yield u8(0xE0) + u8(0x21, 2, 2) + RUN + post(0, 9) + RUN
-    yield u8(0xE0) + u8(0x41, 2, 2) + RUN + response(0, 0) + RUN
-    yield u8(0xE3, 0) + u8(0x05, 2, 2) + post(0, 4000) + RUN + RUN
+            yield u8(first, 0) + u8(second, 4, 4) + recv(400) * 2 + steps
+    yield u8(0xE0, 0) + u8(0x20, 2, 2) + write(0, 0, 0) + post(0, 9) + RUN
+    yield u8(0xE0, 0) + u8(0x21, 2, 2) + RUN + post(0, 9) + RUN
+    yield u8(0xE0, 0) + u8(0x41, 2, 2) + RUN + response(0, 0) + RUN
+    yield u8(0xE3, 0, 0) + u8(0x05, 2, 2) + post(0, 4000) + RUN + RUN
 
 
 # ---- fuzz-mpa.c ----
@@ -192,6 +230,17 @@ def wqe(side, index, opcode, flags=1, sges=(), regions=0, inline=20,
     return head + u8(len(sges)) + b"".join(sges) + wrong
 
 
+def seven(side, index, opcode, flags=1, word=0, sink=1, data=5):
+    """RFC 7306, with bit 5 of the first octet: 7 IMM, 9 FETCH_ADD,
+    10 CMP_SWAP, 11 CMP_SWAP_MASKED"""
+    which = side | index << 1 | flags << 4
+    bits = next(bits for bits in range(256) if bits % 12 == opcode and
+                bits >> 5 & 3 == 0)
+    if opcode == 7:
+        return u8(0, which, bits, data, 0)
+    return u8(0, which, bits, word) + sge(sink, 8) + u8(data, data, 0)
+
+
 def rqe(side, index, sges, wrong=u8(0)):
     return u8(3, side | index << 1, len(sges)) + b"".join(sges) + wrong
 
@@ -225,6 +274,9 @@ def wqe_seeds():
             yield head + take + u8(12, 2, 4) + u16(50) + receives + \
                 wqe(0, 0, 0, 1, [sge(0, 9)]) + pub(0, 1) + rest + u8(13, 20) + \
                 rest
+            yield u8(bits | 32, srq, 0x45, 0x86, link) + receives + \
+                seven(0, 0, 9) + seven(0, 1, 10, 5, 3) + seven(0, 2, 11) + \
+                seven(0, 3, 7) + pub(0, 4) + rest + rest + take
             for count in (3, 17, 31, 255):
                 yield head + rqe(1, 0, [sge(1, 20)], u8(1, 0, count)) + \
                     pub(1, 1, rq=True) + wqe(0, 0, 0, 9) + pub(0, 1) + rest
