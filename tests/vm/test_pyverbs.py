@@ -3,7 +3,8 @@
 """rdma-core's own tests in a guest, as far as an iWARP adapter can pass them.
 
 Most of the others connect queue pairs by hand, which iWARP cannot do, or test
-what the device does not have (UD, XRC, atomics, device memory).
+what the device does not have (UD, XRC, device memory). Those of atomics and
+immediate data are in test_rfc7306.py.
 """
 
 import re

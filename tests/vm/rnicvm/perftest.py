@@ -85,11 +85,22 @@ def bandwidth(server, client, addr, verb, size, count, timeout=180,
     raise VmError(f'ib_{verb}_bw -s {size}: refused or 0.00 {ATTEMPTS} times')
 
 
+def message_rate(server, client, addr, verb, count, timeout=180, options=''):
+    """Messages a second of ib_<verb>_bw, whatever their size is."""
+    for _ in range(ATTEMPTS):
+        row = _run(server, client, addr, f'ib_{verb}_bw',
+                   f'-n {count} {options}', timeout)
+        if row and row[4] > 0:
+            return row[4] * 1e6
+    raise VmError(f'ib_{verb}_bw: refused or 0.00 {ATTEMPTS} times')
+
+
 def latency(server, client, addr, verb, size, count, timeout=180, options=''):
-    """ib_<verb>_lat with `count` messages of `size` octets."""
+    """ib_<verb>_lat with `count` messages of `size` octets; 0: its own."""
+    own = f'-s {size}' if size else ''
     for _ in range(ATTEMPTS):
         row = _run(server, client, addr, f'ib_{verb}_lat',
-                   f'-s {size} -n {count} {options}', timeout)
+                   f'{own} -n {count} {options}', timeout)
         if row and row[4] > 0:
             return Latency(row[4], row[5], row[2])
     raise VmError(f'ib_{verb}_lat -s {size}: refused or 0.00 {ATTEMPTS} times')

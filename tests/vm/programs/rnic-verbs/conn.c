@@ -127,6 +127,7 @@ static void create_qp(struct test *t, struct conn *c,
         .sq_sig_all = opt->sig_all,
         .srq = opt->srq,
     };
+    struct ibv_qp_init_attr_ex ex = {};
     struct ibv_qp_cap asked = attr.cap;
 
     if (!t->pd) {
@@ -137,13 +138,20 @@ static void create_qp(struct test *t, struct conn *c,
     c->send_cq = opt->send_cq ? opt->send_cq
                               : cq_new(t, t->verbs, asked.max_send_wr + 1);
     c->recv_cq = opt->recv_cq ? opt->recv_cq
-                              : cq_new(t, t->verbs, asked.max_recv_wr + 1);
+                 : opt->recv_cq_ex
+                     ? cq_new_ex(t, t->verbs, asked.max_recv_wr + 1)
+                     : cq_new(t, t->verbs, asked.max_recv_wr + 1);
     attr.send_cq = c->send_cq->cq;
     attr.recv_cq = c->recv_cq->cq;
-    CHECK(t, !rdma_create_qp(c->id, t->pd, &attr), "rdma_create_qp: %s",
+    memcpy(&ex, &attr, sizeof(attr));
+    ex.comp_mask = IBV_QP_INIT_ATTR_PD |
+                   (opt->send_ops ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0);
+    ex.pd = t->pd;
+    ex.send_ops_flags = opt->send_ops;
+    CHECK(t, !rdma_create_qp_ex(c->id, &ex), "rdma_create_qp_ex: %s",
           strerror(errno));
     c->qp = c->id->qp;
-    c->cap = attr.cap;
+    c->cap = ex.cap;
     CHECK(t,
           c->cap.max_send_wr >= asked.max_send_wr &&
               c->cap.max_recv_wr >= asked.max_recv_wr &&

@@ -43,6 +43,12 @@ static const struct test_case *find_test(const char *name)
     const struct test_case *test;
     unsigned g;
 
+    for (test = rfc7306_tests; test->name; test++) {
+        if (!strcmp(test->name, name)) {
+            return test;
+        }
+    }
+
     for (g = 0; g < sizeof(groups) / sizeof(*groups); g++) {
         for (test = groups[g]; test->name; test++) {
             if (!strcmp(test->name, name)) {

@@ -38,6 +38,22 @@ struct cq *cq_new(struct test *t, struct ibv_context *verbs, int cqe)
     return cq;
 }
 
+struct cq *cq_new_ex(struct test *t, struct ibv_context *verbs, int cqe)
+{
+    struct cq *cq = calloc(1, sizeof(*cq));
+    struct ibv_cq_init_attr_ex attr = {
+        .cqe = cqe,
+        .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM,
+    };
+
+    CHECK(t, cq && t->cq_count < MAX_OBJECTS, "too many CQs");
+    t->cqs[t->cq_count++] = cq;
+    cq->ex = ibv_create_cq_ex(verbs, &attr);
+    CHECK(t, cq->ex, "ibv_create_cq_ex: %s", strerror(errno));
+    cq->cq = ibv_cq_ex_to_cq(cq->ex);
+    return cq;
+}
+
 struct ibv_srq *srq_new(struct test *t, uint32_t max_wr, uint32_t max_sge)
 {
     struct ibv_srq_init_attr attr = {

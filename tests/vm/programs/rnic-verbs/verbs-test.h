@@ -25,6 +25,7 @@
 
 struct cq {
     struct ibv_cq *cq;
+    struct ibv_cq_ex *ex; /* the same for extended polling, or NULL */
     struct ibv_comp_channel *channel;
 };
 
@@ -51,6 +52,8 @@ struct conn_opt {
     struct cq *send_cq, *recv_cq;
     struct ibv_srq *srq;
     bool zero_send_wr, zero_recv_wr;
+    uint64_t send_ops; /* IBV_QP_EX_*, for ibv_wr_*() */
+    bool recv_cq_ex;   /* an extended CQ for receives */
 };
 
 struct remote {
@@ -123,6 +126,7 @@ void test_cleanup(struct test *t);
 
 /* ---- objects.c ---- */
 struct cq *cq_new(struct test *t, struct ibv_context *verbs, int cqe);
+struct cq *cq_new_ex(struct test *t, struct ibv_context *verbs, int cqe);
 struct ibv_srq *srq_new(struct test *t, uint32_t max_wr, uint32_t max_sge);
 /* Page-aligned, zeroed, registered */
 struct buf *buf_new(struct test *t, size_t len, int access);
@@ -187,5 +191,7 @@ struct test_case {
 };
 extern const struct test_case message_tests[], tagged_tests[], setup_tests[],
     error_tests[], sharing_tests[];
+/* Only when they are named: they need devices with properties of their own */
+extern const struct test_case rfc7306_tests[];
 
 #endif
