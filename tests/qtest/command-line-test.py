@@ -20,7 +20,8 @@ PRELOAD = os.environ['RNIC_PRELOAD_SO']
 PROPERTIES = ['allow', 'crc', 'deny', 'fabric', 'fabric-id', 'fabric-peers',
               'fault-admin-delay', 'fpdu-max', 'ioeventfd', 'iothread', 'mac', 'map',
               'max-connections', 'mpa-gate', 'mpa-rev', 'mpa-timeout-ms',
-              'p2p', 'pcap', 'pcap-max', 'rfc7306', 'rtr', 'sq-scan-ms', 'vectors']
+              'p2p', 'pcap', 'pcap-max', 'peer-timeout-ms', 'rfc7306', 'rtr', 'sq-scan-ms',
+              'vectors']
 
 BAD = [
     # properties, what the message must name
