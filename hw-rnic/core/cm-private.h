@@ -69,7 +69,7 @@ struct rnic_cm_conn {
     struct rnic_conn_setup *setup; /* NULL from UP on */
     uint16_t ird, ord;             /* UP: agreed */
     bool await_rtr;                /* UP, responder: ESTABLISHED waits for it */
-    unsigned rtr_repeats;          /* UP, initiator */
+    unsigned nudges;               /* UP, initiator */
 };
 
 struct rnic_listener {

@@ -351,27 +351,20 @@ static void rtr_overdue(struct rnic_timer *timer)
 
 /*
  * Linux's siw as responder overlooks what reaches it before it has finished its
- * accept, until more arrives; a ready-to-receive message that follows the Reply
- * at once does. Then its ULP waits for ever. A further empty RDMA Write is
- * invisible to every ULP, so a peer outside the fabric that stays silent gets
- * some.
+ * accept, until more arrives: so does a ready-to-receive message that follows
+ * the Reply at once, or the first message of an early program. Then both ends
+ * wait for ever. An empty RDMA Write is invisible to every ULP, so a peer
+ * outside the fabric that stays silent gets some.
  */
-#define RTR_REPEATS      4
-#define RTR_REPEAT_US(n) (UINT64_C(20000) << 2 * (n))
+#define NUDGES      4
+#define NUDGE_US(n) (UINT64_C(20000) << 2 * (n))
 
-static void rtr_repeat(struct rnic_timer *timer)
+static void nudge(struct rnic_timer *timer)
 {
     struct rnic_cm_conn *conn = rnic_owner(timer, struct rnic_cm_conn, timer);
 
-    if (!rnic_qp_repeat_rtr(conn->qp)) {
-        return;
-    }
-    rnic_trace(conn->dev, cm,
-               "QP %u: the peer is silent, ready-to-receive message again",
-               conn->qp->qpn);
-    if (++conn->rtr_repeats < RTR_REPEATS) {
-        rnic_timer_arm(conn->dev, timer, RTR_REPEAT_US(conn->rtr_repeats),
-                       rtr_repeat);
+    if (rnic_qp_nudge(conn->qp) && ++conn->nudges < NUDGES) {
+        rnic_timer_arm(conn->dev, timer, NUDGE_US(conn->nudges), nudge);
     }
 }
 
@@ -430,8 +423,8 @@ void rnic_conn_up(struct rnic_cm_conn *conn,
         rnic_mpa_frame_decode(setup->in, setup->in_len, true, &reply, &octets);
         rnic_conn_event(conn, RNIC_EV_CONNECT_REPLY, RNIC_CM_OK, reply.ulp_data,
                         reply.ulp_len);
-        if (params.send_rtr && !conn->in_fabric) {
-            rnic_timer_arm(dev, &conn->timer, RTR_REPEAT_US(0), rtr_repeat);
+        if (!conn->in_fabric) {
+            rnic_timer_arm(dev, &conn->timer, NUDGE_US(0), nudge);
         }
     } else if (conn->await_rtr) {
         rnic_timer_arm(dev, &conn->timer,

@@ -149,6 +149,10 @@ void rnic_tx_free(struct rnic_qp *qp);
 void rnic_tx_scratch_free(struct rnic_device *dev);
 /* After rnic_qp_connected(): the ready-to-receive message */
 void rnic_tx_push_rtr(struct rnic_qp *qp);
+/* Behind everything that is under way */
+void rnic_tx_push_empty_write(struct rnic_qp *qp);
+/* Some octet of the stream of FPDUs has been sent */
+bool rnic_tx_started(struct rnic_qp *qp);
 /* One turn; true: wants another one */
 bool rnic_tx_turn(struct rnic_qp *qp);
 /* TCP takes octets again */

@@ -412,15 +412,17 @@ void rnic_qp_connected(struct rnic_qp *qp, struct rnic_stream *stream,
     rnic_qp_make_ready(qp);
 }
 
-bool rnic_qp_repeat_rtr(struct rnic_qp *qp)
+bool rnic_qp_nudge(struct rnic_qp *qp)
 {
-    /* A Read would count for the peer's IRD */
-    if (qp->state != RNIC_QPS_RTS || rnic_rx_opened(qp) ||
-        !(qp->params.send_rtr & RNIC_RTR_WRITE)) {
+    if (qp->state != RNIC_QPS_RTS || rnic_rx_opened(qp)) {
         return false;
     }
-    rnic_tx_push_rtr(qp);
-    rnic_qp_make_ready(qp);
+    if (rnic_tx_started(qp)) {
+        rnic_trace(qp->dev, cm, "QP %u: the peer is silent, an empty Write",
+                   qp->qpn);
+        rnic_tx_push_empty_write(qp);
+        rnic_qp_make_ready(qp);
+    }
     return true;
 }
 

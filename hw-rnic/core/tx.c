@@ -629,26 +629,36 @@ void rnic_tx_message_done(struct rnic_qp *qp, struct rnic_tx_msg *msg)
     msg_free(qp, msg);
 }
 
+void rnic_tx_push_empty_write(struct rnic_qp *qp)
+{
+    struct rnic_tx_msg *msg = msg_new(qp, RNIC_TX_WRITE);
+
+    memset(&msg->wr, 0, offsetof(struct rnic_send_wr, sge));
+    /* Any STag does; some adapters dislike 0 even without payload */
+    msg->wr.remote_stag = 1;
+    msg_append(qp->tx, msg);
+}
+
+bool rnic_tx_started(struct rnic_qp *qp)
+{
+    return qp->tx->pos > 0;
+}
+
 void rnic_tx_push_rtr(struct rnic_qp *qp)
 {
     struct rnic_tx *tx = qp->tx;
     struct rnic_tx_msg *msg;
 
     if (qp->params.send_rtr & RNIC_RTR_WRITE) {
-        msg = msg_new(qp, RNIC_TX_WRITE);
-        memset(&msg->wr, 0, offsetof(struct rnic_send_wr, sge));
-        /* Any STag does; some adapters dislike 0 even without payload */
-        msg->wr.remote_stag = 1;
+        rnic_tx_push_empty_write(qp);
     } else if (qp->params.send_rtr & RNIC_RTR_READ) {
         msg = msg_new(qp, RNIC_TX_READ_REQUEST);
         msg->rr = (struct rnic_rdmap_read_request){ .source_stag = 1 };
         msg->msn = tx->read_msn++;
         msg->read = read_push(tx, NULL);
         tx->rtr_read = true;
-    } else {
-        return;
+        msg_append(tx, msg);
     }
-    msg_append(tx, msg);
 }
 
 bool rnic_tx_gated(struct rnic_qp *qp)

@@ -114,9 +114,10 @@ static void test_allowed_service_is_reached(void)
     th_guest_free(a);
 }
 
-/* The peer-to-peer connection of a guest to a raw responder that takes Writes
- * as ready-to-receive messages; its socket */
-static int direct_peer_to_peer(struct th_guest **guest)
+/* The connection of a guest to a raw responder that takes Writes as
+ * ready-to-receive messages; its socket */
+static int direct_responder(struct th_guest **guest, struct th_qp **qp,
+                            bool p2p)
 {
     struct th_options options;
     struct raw_frame request;
@@ -128,30 +129,33 @@ static int direct_peer_to_peer(struct th_guest **guest)
     options.config.fabric = RNIC_FABRIC_DIRECT;
     options.config.allow = HOST;
     options.config.crc = RNIC_CRC_OFF;
+    options.config.p2p = p2p;
     *guest = cm_guest_at(A, &options);
+    *qp = th_qp_new(*guest, NULL);
     service = raw_listen(*guest, HOST, &port);
-    cm_connect_ok(th_qp_new(*guest, NULL), A, HOST, port);
+    cm_connect_ok(*qp, A, HOST, port);
     peer = raw_accept(service);
     raw_recv_frame(peer, false, &request);
-    raw_block(block, RAW_A | 4, RAW_CW | 4);
+    raw_block(block, p2p ? RAW_A | 4 : 4, p2p ? RAW_CW | 4 : 4);
     raw_send_frame(peer, true, RAW_S, 2, block, sizeof(block));
     close(service);
     return peer;
 }
 
-/* RFC 6581 section 9.2: an empty RDMA Write */
-static const uint8_t rtr[20] = { 0, 14, 0xc1, 0x40, 0, 0, 0, 1 };
+/* RFC 6581 section 9.2, as ready-to-receive message */
+static const uint8_t empty_write[20] = { 0, 14, 0xc1, 0x40, 0, 0, 0, 1 };
 
-static void test_ready_to_receive_is_said_again_to_a_silent_peer(void)
+static void test_silent_peer_is_nudged(void)
 {
     struct th_guest *a;
-    int peer = direct_peer_to_peer(&a);
-    uint8_t fpdu[sizeof(rtr)];
+    struct th_qp *qp;
+    int peer = direct_responder(&a, &qp, true);
+    uint8_t fpdu[sizeof(empty_write)];
     unsigned i;
 
     for (i = 0; i < 5; i++) {
         raw_recv(peer, fpdu, sizeof(fpdu));
-        g_assert_cmpmem(fpdu, sizeof(fpdu), rtr, sizeof(rtr));
+        g_assert_cmpmem(fpdu, sizeof(fpdu), empty_write, sizeof(empty_write));
     }
     /* Not for ever */
     raw_silent(peer, 300);
@@ -159,19 +163,38 @@ static void test_ready_to_receive_is_said_again_to_a_silent_peer(void)
     th_guest_free(a);
 }
 
-static void test_ready_to_receive_is_said_once_to_a_peer_that_answers(void)
+static void test_peer_that_answers_is_not_nudged(void)
 {
     struct th_guest *a;
-    int peer = direct_peer_to_peer(&a);
-    uint8_t fpdu[sizeof(rtr)];
+    struct th_qp *qp;
+    int peer = direct_responder(&a, &qp, true);
+    uint8_t fpdu[sizeof(empty_write)];
 
     raw_recv(peer, fpdu, sizeof(fpdu));
-    raw_send_whole(peer, rtr, sizeof(rtr));
+    raw_send_whole(peer, empty_write, sizeof(empty_write));
     /* The first of the repetitions may have been on its way */
     while (recv(peer, fpdu, sizeof(fpdu), MSG_DONTWAIT) > 0) {
     }
     raw_silent(peer, 500);
     g_assert_cmpuint(th_stat(a, RNIC_STAT_rx_fpdus), ==, 1);
+    close(peer);
+    th_guest_free(a);
+}
+
+/* Without peer-to-peer mode its message may be what was overlooked */
+static void test_silent_peer_is_nudged_once_it_was_sent_something(void)
+{
+    struct th_guest *a;
+    struct th_qp *qp;
+    int peer = direct_responder(&a, &qp, false);
+    uint8_t send[24], fpdu[sizeof(empty_write)];
+
+    raw_silent(peer, 150);
+    th_post_send(qp, &(struct th_wr){ .opcode = RNIC_WR_SEND }, 1);
+    raw_recv(peer, send, sizeof(send));
+    g_assert_cmphex(send[3], ==, 0x43);
+    raw_recv(peer, fpdu, sizeof(fpdu));
+    g_assert_cmpmem(fpdu, sizeof(fpdu), empty_write, sizeof(empty_write));
     close(peer);
     th_guest_free(a);
 }
@@ -349,9 +372,9 @@ int main(int argc, char **argv)
     ADD("self", test_guest_connects_to_itself);
     ADD("services", test_services_of_the_host_are_not_reached);
     ADD("allow", test_allowed_service_is_reached);
-    ADD("rtr/silent", test_ready_to_receive_is_said_again_to_a_silent_peer);
-    ADD("rtr/answers",
-        test_ready_to_receive_is_said_once_to_a_peer_that_answers);
+    ADD("nudge/silent", test_silent_peer_is_nudged);
+    ADD("nudge/answers", test_peer_that_answers_is_not_nudged);
+    ADD("nudge/sent", test_silent_peer_is_nudged_once_it_was_sent_something);
     ADD("no-gate", test_first_fpdu_does_not_follow_the_reply_at_once);
     ADD("accept", test_any_host_may_connect_to_the_guest);
     ADD("lacking", test_address_that_the_host_lacks_is_told);
