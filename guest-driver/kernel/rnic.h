@@ -235,6 +235,7 @@ struct rnic_dev {
 	struct work_struct quiesce_work;
 	struct work_struct flush_work;
 	struct work_struct addr_work;
+	struct delayed_work addr_retry;
 	struct delayed_work health_work;
 
 	struct mutex register_lock;	/* registered */

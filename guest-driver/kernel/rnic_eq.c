@@ -124,9 +124,8 @@ static void addr_conflict(struct rnic_dev *rdev, const struct rnic_aeqe *aeqe)
 	char name[48];
 
 	rnic_sockaddr_name(&aeqe->local, name, sizeof(name));
-	dev_err(&rdev->pdev->dev,
-		"another device has claimed %s: it cannot be used for RDMA\n",
-		name);
+	/* The command that failed is what is reported, once */
+	ibdev_dbg(&rdev->ibdev, "another device has claimed %s\n", name);
 }
 
 static void aeq_handle(struct rnic_dev *rdev, const struct rnic_aeqe *aeqe)

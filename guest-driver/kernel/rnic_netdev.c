@@ -28,7 +28,11 @@ struct rnic_addr {
 	unsigned int refs;		/* the same with other prefix lengths */
 	bool added;			/* ADDR_ADD succeeded */
 	bool tried;			/* ADDR_ADD was sent */
+	int told;			/* the failure that was reported */
 };
+
+/* How often to look whether an address that another device has became free */
+#define ADDR_RETRY	(3 * HZ)
 
 static int set_link(struct rnic_dev *rdev, bool up)
 {
@@ -140,15 +144,25 @@ static int addr_cmd(struct rnic_dev *rdev, u8 opcode,
 	return rnic_cmd(rdev, &cmd, NULL);
 }
 
-static void addr_add_failed(struct rnic_dev *rdev,
+static void addr_tell(struct rnic_dev *rdev,
 			    const struct rnic_cmd_addr *addr, int error)
 {
 	char name[48];
 
 	rnic_sockaddr_name(&addr->addr, name, sizeof(name));
 	switch (error) {
+	case 0:
+		/* It had failed before */
+		dev_info(&rdev->pdev->dev, "%s is free now: RDMA with it works\n",
+			 name);
+		break;
 	case -EIO:
 		/* The death of the device was reported */
+		break;
+	case -EBUSY:
+		dev_err(&rdev->pdev->dev,
+			"in this fabric %s is the same as another address of this device: no RDMA with it\n",
+			name);
 		break;
 	case -EADDRINUSE:
 		dev_err(&rdev->pdev->dev,
@@ -165,6 +179,11 @@ static void addr_add_failed(struct rnic_dev *rdev,
 			name, error);
 		break;
 	}
+}
+
+static bool addr_may_become_free(int error)
+{
+	return error == -EADDRINUSE || error == -EBUSY;
 }
 
 /* Brings the device up to date, in the order in which things happened */
@@ -205,12 +224,31 @@ static void addr_work(struct work_struct *work)
 			continue;
 		}
 		ret = addr_cmd(rdev, RNIC_CMD_ADDR_ADD, &addr);
-		if (ret)
-			addr_add_failed(rdev, &addr, ret);
+		if (ret != todo->told)
+			addr_tell(rdev, &addr, ret);
 		spin_lock_bh(&rdev->addr_lock);
+		todo->told = ret;
 		todo->added = !ret;
 		spin_unlock_bh(&rdev->addr_lock);
+		if (addr_may_become_free(ret))
+			queue_delayed_work(rdev->wq, &rdev->addr_retry,
+					   ADDR_RETRY);
 	}
+}
+
+/* The device cannot know when another one gives an address up */
+static void addr_retry(struct work_struct *work)
+{
+	struct rnic_dev *rdev = container_of(to_delayed_work(work),
+					     struct rnic_dev, addr_retry);
+	struct rnic_addr *entry;
+
+	spin_lock_bh(&rdev->addr_lock);
+	list_for_each_entry(entry, &rdev->addrs, list)
+		if (addr_may_become_free(entry->told))
+			entry->tried = false;
+	spin_unlock_bh(&rdev->addr_lock);
+	queue_work(rdev->wq, &rdev->addr_work);
 }
 
 /* May not sleep */
@@ -319,7 +357,10 @@ static void addrs_free(struct rnic_dev *rdev)
 {
 	struct rnic_addr *entry, *next;
 
+	/* Each of the two may queue the other one */
+	cancel_delayed_work_sync(&rdev->addr_retry);
 	cancel_work_sync(&rdev->addr_work);
+	cancel_delayed_work_sync(&rdev->addr_retry);
 	list_for_each_entry_safe(entry, next, &rdev->addrs, list)
 		kfree(entry);
 }
@@ -344,6 +385,7 @@ int rnic_netdev_register(struct rnic_dev *rdev)
 	int ret;
 
 	INIT_WORK(&rdev->addr_work, addr_work);
+	INIT_DELAYED_WORK(&rdev->addr_retry, addr_retry);
 	spin_lock_init(&rdev->addr_lock);
 	INIT_LIST_HEAD(&rdev->addrs);
 

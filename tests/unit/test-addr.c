@@ -209,13 +209,12 @@ static void test_addresses_that_share_16_bits_collide(void)
 
     add_ok(addrs, "10.0.1.1");
     g_assert_cmpint(add(addrs, "192.168.1.1", &conflict), ==,
-                    RNIC_ADMIN_ADDR_IN_USE);
+                    RNIC_ADMIN_IN_USE);
     g_assert_false(conflict);
     g_assert_cmpuint(addrs->list->len, ==, 1);
     /* IPv6 has a net of its own */
     add_ok(addrs, "fd00::101");
-    g_assert_cmpint(add(addrs, "fe80::101", &conflict), ==,
-                    RNIC_ADMIN_ADDR_IN_USE);
+    g_assert_cmpint(add(addrs, "fe80::101", &conflict), ==, RNIC_ADMIN_IN_USE);
     g_assert_cmpint(add(addrs, "10.0.1.1", &conflict), ==, RNIC_ADMIN_IN_USE);
     rnic_addrs_free(addrs);
 }

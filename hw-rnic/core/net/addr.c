@@ -225,7 +225,7 @@ enum rnic_admin_status rnic_addr_add(struct rnic_addrs *addrs,
         if (other) {
             *why = "another address of this device has the same host address "
                    "(a loopback fabric keeps the low 16 bits)";
-            return RNIC_ADMIN_ADDR_IN_USE;
+            return RNIC_ADMIN_IN_USE;
         }
         if (!rnic_addr_may_bind(addrs, &host)) {
             *why = "refused by the host's policy";
