@@ -302,7 +302,7 @@ static int map_device(struct rnic_dev *rdev)
 	ret = -ENODEV;
 	if (pci_resource_len(pdev, RNIC_BAR_REGS) < RNIC_BAR_REGS_SIZE ||
 	    pci_resource_len(pdev, RNIC_BAR_DB) < RNIC_BAR_DB_SIZE) {
-		dev_err(&pdev->dev, "BAR 0 or 2 is too small\n");
+		dev_err(&pdev->dev, "BAR 0 or 2 is too small, or the bridge above has no room for it\n");
 		goto err_regions;
 	}
 	ret = -ENOMEM;
