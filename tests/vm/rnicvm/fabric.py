@@ -8,7 +8,7 @@ from .errors import VmError
 
 # 0 is for whoever names none, 40 to 94 are the in-process tests'
 _IDS = range(1, 40)
-_held = []
+_held = {}
 
 
 def _in_use():
@@ -21,7 +21,8 @@ def _in_use():
 
 
 def claim_fabric_id():
-    """A fabric-id that no other process of this user has; kept until exit.
+    """A fabric-id that no other process of this user has; kept until it is
+    released, or exit.
 
     The claim is a socket's name in the abstract namespace, which is where the
     devices' own claims are: so it holds for all checkouts and cache folders,
@@ -38,6 +39,13 @@ def claim_fabric_id():
         except OSError:
             claim.close()
             continue
-        _held.append(claim)
+        _held[number] = claim
         return number
     raise VmError('all fabric ids are in use')
+
+
+def release_fabric_id(number):
+    """Nothing uses it any more. Also if it was released before."""
+    claim = _held.pop(number, None)
+    if claim:
+        claim.close()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .agent import Command
 from .device import Device
 from .errors import VmError
-from .fabric import claim_fabric_id
+from .fabric import claim_fabric_id, release_fabric_id
 from .vm import Vm, start_all
 
 ADDR = {'a': '10.0.0.1', 'b': '10.0.0.2'}
@@ -65,7 +65,9 @@ class Pair:
         built = Device.prepare()
         fabric = ''.join(f',{k}={v}' for k, v in self.fabric.items())
         vm = Vm(name, kernel=kernel, qemu=built.qemu, load=built.load(way),
+                # The second slot is for tests that want two devices
                 device=['pcie-root-port,id=port0,chassis=1',
+                        'pcie-root-port,id=port1,chassis=2,mem-reserve=16M',
                         f'rnic,id=rnic0,bus=port0{fabric}'],
                 addr=[f'{ADDR[name]}/24', f'{ADDR6[name]}/64'], cpus=cpus,
                 qemu_args=trace_arguments(), wrapper=wrapper, **self.options)
@@ -118,6 +120,8 @@ class Pair:
             if failed and vm.alive:
                 self._save_kernel_log(vm)
             vm.close(failed)
+        if 'fabric-id' in self.fabric:
+            release_fabric_id(self.fabric['fabric-id'])
 
     @staticmethod
     def _save_kernel_log(vm):

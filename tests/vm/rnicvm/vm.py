@@ -31,6 +31,10 @@ TAINT_LINES = (r'^rnic: loading out-of-tree module taints kernel',
 LOAD_LINES = (r'^hrtimer: interrupt took \d+ ns',
               r'^clocksource: ', r'^TSC found unstable')
 
+# and of any device that a virtual IOMMU translates for
+IOMMU_LINES = (r'^rnic \S+: Adding to iommu group \d+$',
+               r'^rnic \S+: Removing from iommu group \d+$')
+
 _running = weakref.WeakSet()
 
 
@@ -288,8 +292,8 @@ class Vm:
         """Lines of `lines`, by default kmsg(), that should not be there.
 
         Those are all warnings and worse, and all lines that name rnic, except
-        the two about an out-of-tree module, those that tell of a busy host,
-        and what matches one of the regular expressions in `allow`.
+        the two about an out-of-tree module, those that tell of a busy host
+        or of a virtual IOMMU, and what matches one of the regular expressions in `allow`.
         """
         allowed = [re.compile(p)
                    for p in (*TAINT_LINES, *LOAD_LINES, *self.excused,
