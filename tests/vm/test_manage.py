@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What an administrator sees and does: rdma, ip, counters."""
+"""What an administrator sees: rdma, counters, the net device."""
 
 import re
 import sys
@@ -100,103 +100,6 @@ class Shown(PairCase):
         self.assertNotEqual(
             self.a.run('ip link set dev $RNIC_NETDEV address '
                        '52:54:00:11:22:33').rc, 0)
-
-
-class Addresses(PairCase):
-    """Addresses and link state of the net device decide."""
-
-    def ip(self, vm, arguments):
-        vm.run(f'ip {arguments.replace("DEV", "$RNIC_NETDEV")}', 60, True)
-
-    def both_disconnect(self, t):
-        for result in t.wait():
-            self.assertIn('DISCONNECT EVENT', result.output)
-            self.assertNotIn('mismatch', result.output)
-
-    def test_link_down_ends_connections(self):
-        for vm in (self.a, self.b):
-            with self.subTest(down=vm.name):
-                t = self.traffic()
-                self.ip(vm, 'link set DEV down')
-                self.both_disconnect(t)
-                self.assertRegex(vm.run('rdma link').output, 'state DOWN')
-                self.ip(vm, 'link set DEV up')
-                self.ip(vm, 'addr replace '
-                        f'{self.pair.addr6(vm)}/64 dev DEV nodad')
-        self.assert_works()
-        self.rping(self.a, self.b, self.pair.addr6(self.a), count=2)
-
-    def test_address_removed_ends_connections(self):
-        for vm in (self.a, self.b):
-            with self.subTest(removed=vm.name):
-                t = self.traffic()
-                addr = f'{self.pair.addr(vm)}/24'
-                self.ip(vm, f'addr del {addr} dev DEV')
-                self.both_disconnect(t)
-                self.ip(vm, f'addr add {addr} dev DEV')
-        self.assert_works()
-
-    def test_other_address_removed_leaves_connections(self):
-        self.ip(self.a, 'addr add 10.0.1.1/24 dev DEV')
-        t = self.traffic()
-        self.ip(self.a, 'addr del 10.0.1.1/24 dev DEV')
-        self.pair.wait_flow()
-        t.client.kill()
-        t.wait()
-
-    def test_address_added_while_listening(self):
-        """A wildcard listener answers at addresses that come later"""
-        ear = self.listen(self.a, 'rping -s -P -a 0.0.0.0', '0.0.0.0:7174')
-        for addr in ('10.0.2.1', '10.0.3.1'):
-            self.ip(self.a, f'addr add {addr}/16 dev DEV')
-            self.ip(self.b, 'addr add 10.0.2.2/15 dev DEV')
-            talk = self.b.run(f'rping -c -a {addr} -v -V -C 2', 60)
-            self.assertEqual(talk.output.count('ping data'), 2, talk.output)
-            self.ip(self.a, f'addr del {addr}/16 dev DEV')
-            gone = self.b.run(f'rping -c -a {addr} -C 2', 60)
-            self.assertRegex(gone.output, 'RDMA_CM_EVENT_REJECTED|UNREACHABLE')
-            self.ip(self.b, 'addr del 10.0.2.2/15 dev DEV')
-        ear.kill(9)
-        ear.wait()
-
-    def test_listener_of_an_address_comes_back_with_it(self):
-        addr = self.pair.addr(self.a)
-        ear = self.listen(self.a, f'rping -s -P -a {addr}', f'{addr}:7174')
-        self.ip(self.a, 'link set DEV down')
-        self.ip(self.a, 'link set DEV up')
-        self.ip(self.a, f'addr replace {self.pair.addr6(self.a)}/64 dev DEV '
-                'nodad')
-        talk = self.b.run(f'rping -c -a {addr} -v -V -C 2', 60)
-        self.assertEqual(talk.output.count('ping data'), 2, talk.output)
-        ear.kill(9)
-        ear.wait()
-
-    def test_duplicate_address_is_told_and_harmless(self):
-        addr = self.pair.addr(self.a)
-        self.allow(rf'^rnic \S+: .*{re.escape(addr)}')
-        t = self.traffic()
-        self.ip(self.b, f'addr add {addr}/32 dev DEV')
-        self.wait_kernel(self.b, r'^rnic .*10\.0\.0\.1 is already in use')
-        self.pair.wait_flow()
-        self.ip(self.b, f'addr del {addr}/32 dev DEV')
-        self.pair.wait_flow()
-        t.client.kill()
-        t.wait()
-        self.assert_works()
-
-    def test_duplicate_address_is_free_after_its_owner_left(self):
-        self.ip(self.a, 'addr add 10.0.4.4/24 dev DEV')
-        self.ip(self.a, 'addr del 10.0.4.4/24 dev DEV')
-        self.ip(self.b, 'addr add 10.0.4.4/24 dev DEV')
-        self.rping(self.b, self.b, '10.0.4.4', count=2)
-        self.ip(self.b, 'addr del 10.0.4.4/24 dev DEV')
-
-    def test_many_addresses(self):
-        add = '; '.join(f'ip addr add 10.0.{i}.9/24 dev $RNIC_NETDEV'
-                        for i in range(40))
-        self.a.run(add, 60, True)
-        self.rping(self.a, self.a, '10.0.39.9', count=2)
-        self.a.run(add.replace(' add ', ' del '), 60, True)
 
 
 if __name__ == '__main__':

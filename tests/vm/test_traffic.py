@@ -39,12 +39,6 @@ class Rping(PairCase):
         self.rping(self.a, self.b, addr=self.pair.addr6(self.a))
         self.rping(self.b, self.b, addr=self.pair.addr6(self.b))
 
-    def test_ipv6_link_local(self):
-        text = self.a.run('ip -6 -o addr show scope link', 30, True).output
-        name, addr = re.search(r'^\d+: (\S+)\s+inet6 (fe80[^/]+)', text,
-                               re.M).groups()
-        self.rping(self.a, self.b, addr=f'{addr}%{name}')
-
     def test_wildcard_listener_takes_ipv4_and_ipv6(self):
         for addr in (self.pair.addr(self.a), self.pair.addr6(self.a)):
             self.rping(self.a, self.b, addr, bind='::')
