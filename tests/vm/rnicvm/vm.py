@@ -293,10 +293,12 @@ class Vm:
 
         Those are all warnings and worse, and all lines that name rnic, except
         the two about an out-of-tree module, those that tell of a busy host
-        or of a virtual IOMMU, and what matches one of the regular expressions in `allow`.
+        or of a virtual IOMMU, and what matches one of the regular expressions
+        in `allow`.
         """
         allowed = [re.compile(p)
-                   for p in (*TAINT_LINES, *LOAD_LINES, *self.excused,
+                   for p in (*TAINT_LINES, *LOAD_LINES, *IOMMU_LINES,
+                             *self.excused,
                              *allow)]
         return [k for k in (self.kmsg() if lines is None else lines)
                 if (k.level <= 4 or 'rnic' in k.text)
