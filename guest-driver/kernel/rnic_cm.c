@@ -493,14 +493,21 @@ static void event_addrs(struct rnic_dev *rdev, const struct rnic_aeqe *aeqe,
 	addr_from_dev(rdev, &aeqe->remote, &event->remote_addr);
 }
 
-static void event_pdata(const struct rnic_aeqe *aeqe,
-			struct iw_cm_event *event)
+/*
+ * iw_cm copies it, and counts it in 8 bits: a peer's MPA frame may hold more
+ * than can be handed on. Cut, it would be taken for what the peer sent.
+ */
+static int event_pdata(const struct rnic_aeqe *aeqe,
+		       struct iw_cm_event *event)
 {
-	/* iw_cm copies it, and counts it in 8 bits */
-	event->private_data_len = min_t(u16, le16_to_cpu(aeqe->pdata_len),
-					U8_MAX);
-	if (event->private_data_len)
+	u16 len = le16_to_cpu(aeqe->pdata_len);
+
+	if (len > U8_MAX)
+		return -EMSGSIZE;
+	event->private_data_len = len;
+	if (len)
 		event->private_data = (void *)aeqe->pdata;
+	return 0;
 }
 
 /*
@@ -523,11 +530,11 @@ static void raise_request(struct rnic_dev *rdev, const struct rnic_aeqe *aeqe)
 
 	/* Not freed under us: that flushes the AEQ first */
 	listener = xa_load(&rdev->listeners, le32_to_cpu(aeqe->id));
-	if (listener && !rnic_filter_request(rdev, &aeqe->local,
-					     &aeqe->remote)) {
+	if (listener &&
+	    !rnic_filter_request(rdev, &aeqe->local, &aeqe->remote) &&
+	    !event_pdata(aeqe, &event)) {
 		event.provider_data = (void *)(uintptr_t)conn_id;
 		event_addrs(rdev, aeqe, &event);
-		event_pdata(aeqe, &event);
 		/* The peer's IRD bounds what we start */
 		event_depths(le16_to_cpu(aeqe->ird), le16_to_cpu(aeqe->ord),
 			     &event);
@@ -545,12 +552,17 @@ static void raise_reply(struct rnic_dev *rdev, struct rnic_qp *qp,
 		.event = IW_CM_EVENT_CONNECT_REPLY,
 		.status = cm_errno(le16_to_cpu(aeqe->status)),
 	};
+	bool accepted = !event.status;
 	struct iw_cm_id *id;
 
+	if (event_pdata(aeqe, &event) && accepted)
+		event.status = -EMSGSIZE;
 	id = conn_move(qp, RNIC_CONN_CONNECTING,
 		       event.status ? RNIC_CONN_NONE : RNIC_CONN_OPEN);
 	if (!id)
 		return;
+	if (accepted && event.status)
+		rnic_qp_set_state(rdev, le32_to_cpu(aeqe->id), RNIC_QPS_ERROR);
 	if (event.status) {
 		event.local_addr = id->local_addr;
 		event.remote_addr = id->remote_addr;
@@ -559,7 +571,6 @@ static void raise_reply(struct rnic_dev *rdev, struct rnic_qp *qp,
 		event_depths(le16_to_cpu(aeqe->ord), le16_to_cpu(aeqe->ird),
 			     &event);
 	}
-	event_pdata(aeqe, &event);
 	raise_event(rdev, id, &event);
 	if (event.status)
 		conn_ended(qp, id);

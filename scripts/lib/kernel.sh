@@ -22,7 +22,7 @@ target_core_file target_core_iblock
 crc32_generic crc32c_generic crc32c-intel libcrc32c configfs dummy veth
 nf_tables nf_conntrack nft_ct nft_reject nft_reject_inet nft_reject_ipv4
 nft_reject_ipv6 nft_log nft_limit nf_log_syslog nft_chain_nat nft_redir
-nft_queue nfnetlink_queue sch_netem"
+nft_queue nfnetlink_queue sch_netem sch_ingress cls_matchall act_mirred ifb"
 
 # Without these no guest of ours runs.
 KERNEL_REQUIRED="virtio_pci virtio_console ib_core ib_uverbs iw_cm rdma_cm

@@ -158,8 +158,9 @@ class PairCase(unittest.TestCase):
         return Traffic(ear, talk)
 
     def verbs(self, server, client, tests=(), addr=None, options='',
-              timeout=180):
-        """rnic-verbs between two VMs, or `self` if they are one."""
+              timeout=180, bind=''):
+        """rnic-verbs between two VMs, or `self` if they are one; the server
+        listens at `bind`, or everywhere."""
         names = ' '.join(tests)
         addr = addr or self.pair.addr(server)
         self.allow(r'^rnic \S+ rnic\d+: CQ \d+ overflowed')
@@ -167,7 +168,7 @@ class PairCase(unittest.TestCase):
             talk = client.run(f'rnic-verbs {options} self {addr} {names}',
                               timeout)
         else:
-            ear = self.spawn(server, f'rnic-verbs {options} server')
+            ear = self.spawn(server, f'rnic-verbs {options} server {bind}')
             ear.wait_output('listening')
             talk = client.run(f'rnic-verbs {options} client {addr} {names}',
                               timeout)

@@ -2,8 +2,9 @@
 """A VM with an rnic and a VM with siw, on one network of this host."""
 
 import functools
-import itertools
+import json
 import os
+import secrets
 import shutil
 import subprocess
 import unittest
@@ -31,8 +32,16 @@ SAID_BY_SIW = (r'^siw: loading out-of-tree module taints kernel',
                # the port mapper's daemon does not run
                r'^iwpm_register_pid: ')
 
-# Names of RTR messages, and how siw's parameter has them
-RTR = {'write': 0x80, 'read': 0x40, 'both': 0xc0}
+# Names of ready-to-receive messages, and how siw's parameter has them
+RTR = {'both': 0xc0, 'write': 0x80, 'read': 0x40}
+
+# The longest segments that siw makes FPDUs for
+BIG_MTU = 65521
+
+
+def private_data_of(client, length):
+    """What tests/vm/programs/rnic-pdata.c sends."""
+    return bytes((i + 1 if client else 255 - i) & 255 for i in range(length))
 
 
 class Siw(NamedTuple):
@@ -60,10 +69,8 @@ class Namespace:
     """A network namespace of this process, with a tap device for a VM, and
     with the addresses that the rnic's guest has."""
 
-    _count = itertools.count()
-
     def __init__(self):
-        self.name = f'rnic-{os.getpid()}-{next(self._count)}'
+        self.name = f'rnic-{os.getpid()}-{secrets.token_hex(3)}'
         self.wrapper = ['ip', 'netns', 'exec', self.name]
         self._ip('netns', 'add', self.name)
         try:
@@ -103,6 +110,12 @@ class Namespace:
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, check=False)
 
+    def start(self, *command):
+        """Start a command of the host in it; a Popen."""
+        # pylint: disable=consider-using-with
+        return subprocess.Popen([*self.wrapper, *command],
+                                stdout=subprocess.PIPE)
+
     def close(self):
         subprocess.run(['ip', 'netns', 'del', self.name],
                        stderr=subprocess.DEVNULL, check=False)
@@ -125,27 +138,54 @@ class SiwPair(Pair):
         self.properties = {}
         self.fabric = {'fabric': 'direct'}
         self.siw = Siw.prepare(kernel)
+        self.kernel, self.cpus = kernel, cpus
         self.space = Namespace()
-        self.module = self.parameters = None
         try:
             self.a = self.rnic_vm('a', kernel, cpus,
                                   wrapper=self.space.wrapper)
-            self.b = Vm('b', kernel=kernel, driver=False, cpus=cpus,
-                        memory='768M', wrapper=self.space.wrapper,
-                        qemu_args=['-netdev', 'tap,id=net0,ifname=tap0,'
-                                   'script=no,downscript=no', '-device',
-                                   'virtio-net-pci,netdev=net0'])
+            self.b = self.siw_vm()
             self.start()
-            self.b.run('modprobe -a virtio_net libcrc32c && '
-                       f'ip addr add {ADDR["b"]}/24 dev eth0 && '
-                       f'ip addr add {ADDR6["b"]}/64 dev eth0 nodad && '
-                       'ip link set eth0 up', 60, True)
-            self.b.push(self.siw.plain, '/tmp/siw.ko')
-            self.b.push(self.siw.parameters, '/tmp/siw-parameters.ko')
-            self.load('siw')
+            self.set_up_siw()
         except BaseException:
             self.close(failed=True)
             raise
+
+    def siw_vm(self):
+        return Vm('b', kernel=self.kernel, driver=False, cpus=self.cpus,
+                  memory='768M', wrapper=self.space.wrapper,
+                  qemu_args=['-netdev', 'tap,id=net0,ifname=tap0,script=no,'
+                             'downscript=no', '-device',
+                             f'virtio-net-pci,netdev=net0,host_mtu={BIG_MTU}'])
+
+    def set_up_siw(self):
+        self.b.run('modprobe -a virtio_net libcrc32c && '
+                   f'ip addr add {ADDR["b"]}/24 dev eth0 && '
+                   f'ip addr add {ADDR6["b"]}/64 dev eth0 nodad && '
+                   'ip link set eth0 mtu 1500 && ip link set eth0 up', 60,
+                   True)
+        self.b.push(self.siw.plain, '/tmp/siw.ko')
+        self.b.push(self.siw.parameters, '/tmp/siw-parameters.ko')
+        self.module = self.parameters = None
+        self.load('siw')
+
+    def replace(self, vm):
+        """Another VM in the place of one that ended."""
+        vm.close()
+        if vm is self.a:
+            self.a = self.rnic_vm('a', self.kernel, self.cpus,
+                                  wrapper=self.space.wrapper)
+            self.a.start().wait_ready()
+        else:
+            self.b = self.siw_vm()
+            self.b.start().wait_ready()
+            self.set_up_siw()
+
+    def set_mtu(self, mtu):
+        """Of the network."""
+        self.b.run(f'ip link set eth0 mtu {mtu}', 30, True)
+        # pylint: disable=protected-access
+        self.space._ip('-n', self.space.name, 'link', 'set', 'tap0', 'mtu',
+                       str(mtu))
 
     def close(self, failed=False):
         for vm in (getattr(self, 'a', None), getattr(self, 'b', None)):
@@ -184,10 +224,13 @@ class SiwPair(Pair):
 
 
 class SiwCase(PairCase):
-    """Each test gets the shared pair of an rnic and a siw. For roles, they
-    are self.rnic and self.siw."""
+    """Each test gets the shared pair of an rnic and a siw, self.rnic and
+    self.siw. The rnic captures all that it sends and receives, and each
+    capture is judged by tshark."""
 
     pair_class = SiwPair
+    # The device stops there; tshark needs a second for each
+    pcap_max = 4 << 20
 
     @classmethod
     def setUpClass(cls):
@@ -195,13 +238,24 @@ class SiwCase(PairCase):
         why = Namespace.why_not()
         if not why and not Siw.prepare(cls.kernel):
             why = f'no source of siw for Linux {cls.kernel} to be had'
+        if not why and not shutil.which('tshark'):
+            why = 'tshark is not installed'
         if why:
             raise unittest.SkipTest(why)
 
     def setUp(self):
         super().setUp()
-        self.rnic, self.siw = self.a, self.b
         self.allow(*SAID_BY_SIW)
+        # Before check_guests(), with what the test made
+        self.addCleanup(self.judge)
+
+    @property
+    def rnic(self):
+        return self.pair.a
+
+    @property
+    def siw(self):
+        return self.pair.b
 
     def devices(self):
         """Both as they come."""
@@ -209,9 +263,71 @@ class SiwCase(PairCase):
 
     def settle(self, siw=(), **rnic):
         """Which properties and which parameters the test wants."""
-        self.pair.ensure(self.a, **rnic)
+        wanted = {**rnic, 'pcap': '{run}/rnic.pcap', 'pcap_max': self.pcap_max}
+        if self.pair.properties[self.rnic] != wanted:
+            self.judge()
+        self.pair.ensure(self.rnic, **wanted)
         self.pair.set_siw(**dict(siw))
 
     def roles(self):
         """(server, client) with either as server."""
-        return (self.a, self.b), (self.b, self.a)
+        return (self.rnic, self.siw), (self.siw, self.rnic)
+
+    def what(self, vm):
+        return 'rnic' if vm is self.rnic else 'siw'
+
+    def verbs_beside_siw(self, server, client, tests):
+        # siw does not take IPv4 at [::]
+        self.verbs(server, client, tests, options='-s',
+                   bind=self.pair.addr(server))
+
+    def note(self, table, row, column, text='works'):
+        """A result for the document."""
+        path = os.environ.get('RNIC_INTEROP_RESULTS')
+        if path:
+            with open(path, 'a', encoding='utf-8') as f:
+                f.write(json.dumps([table, row, column, text]) + '\n')
+
+    # -- what the device tells --------------------------------------------
+
+    def trace_size(self):
+        return os.path.getsize(f'{self.rnic.run_dir}/trace.log')
+
+    def trace_since(self, size):
+        with open(f'{self.rnic.run_dir}/trace.log', encoding='utf-8') as f:
+            f.seek(size)
+            return f.read()
+
+    # -- the capture ------------------------------------------------------
+
+    @property
+    def capture(self):
+        return f'{self.rnic.run_dir}/rnic.pcap'
+
+    def tshark(self, *arguments):
+        # What would take short Sends for its own, and what goes by a port
+        # that a client may come to have
+        off = [word for name in ('rpcordma', 'smb_direct', 'ecatf')
+               for word in ('--disable-protocol', name)]
+        done = subprocess.run(['tshark', '-r', self.capture, *off, *arguments],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, timeout=180, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def tshark_fields(self, field, which):
+        """All values of a field in the frames that match."""
+        text = self.tshark('-Y', which, '-T', 'fields', '-e', field)
+        return [x for line in text.splitlines() for x in line.split(',') if x]
+
+    def judge(self):
+        """No frame in the capture is malformed, and no CRC is wrong."""
+        path = self.capture
+        if not os.path.exists(path) or os.path.getsize(path) == \
+                getattr(self.pair, 'judged', None):
+            return
+        self.pair.judged = os.path.getsize(path)
+        whole = self.tshark('-V')
+        for sign in ('[Malformed Packet', '(Bad CRC32'):
+            at = whole.find(sign)
+            self.assertEqual(at, -1, whole[max(at - 3000, 0):at + 80])

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 int timeout_ms = 20000;
+bool beside_siw;
 
 static uint16_t port = 18515;
 static unsigned big_mb = 64;
@@ -244,11 +245,12 @@ static void set_address(struct test *ctl, const char *text)
 
 static void usage(void)
 {
-    fputs("usage: rnic-verbs [-p PORT] [-t SECONDS] [-m MEBIBYTES] server "
-          "[ADDR]\n"
+    fputs("usage: rnic-verbs [-s] [-p PORT] [-t SECONDS] [-m MEBIBYTES] "
+          "server [ADDR]\n"
           "       rnic-verbs ... client ADDR [TEST]...\n"
           "       rnic-verbs ... self ADDR [TEST]...\n"
           "       rnic-verbs list\n"
+          "-s: nothing that siw does not bear, which is at the other end;\n"
           "-t: of a single wait; -m: size of the big region\n",
           stderr);
     exit(2);
@@ -260,8 +262,11 @@ int main(int argc, char **argv)
     const char *mode;
     int opt, i, err;
 
-    while ((opt = getopt(argc, argv, "+p:t:m:")) != -1) {
+    while ((opt = getopt(argc, argv, "+p:st:m:")) != -1) {
         switch (opt) {
+        case 's':
+            beside_siw = true;
+            break;
         case 'p':
             port = atoi(optarg);
             break;

@@ -149,13 +149,41 @@ struct ibv_sge sge_of(const struct buf *b, size_t offset, uint32_t len)
     return sge;
 }
 
+/* Returns how many are left */
+static int leave_out_empty(struct ibv_sge *sge, int n)
+{
+    int i, left = 0;
+
+    if (!beside_siw) {
+        return n;
+    }
+    for (i = 0; i < n; i++) {
+        if (sge[i].length) {
+            sge[left++] = sge[i];
+        }
+    }
+    return left;
+}
+
 void post_recv(struct test *t, struct conn *c, uint64_t wr_id,
                struct ibv_sge *sge, int n)
 {
-    struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = sge, .num_sge = n };
+    struct ibv_recv_wr wr = {
+        .wr_id = wr_id,
+        .sg_list = sge,
+        .num_sge = leave_out_empty(sge, n),
+    };
     struct ibv_recv_wr *bad;
-    int err = ibv_post_recv(c->qp, &wr, &bad);
+    struct ibv_sge spare;
+    int err;
 
+    if (beside_siw && !wr.num_sge) {
+        t->spare = t->spare ? t->spare : buf_new(t, 1, IBV_ACCESS_LOCAL_WRITE);
+        spare = sge_of(t->spare, 0, 1);
+        wr.sg_list = &spare;
+        wr.num_sge = 1;
+    }
+    err = ibv_post_recv(c->qp, &wr, &bad);
     CHECK(t, !err, "ibv_post_recv: %s", strerror(err));
 }
 
@@ -195,7 +223,7 @@ void post_rdma(struct test *t, struct conn *c, enum ibv_wr_opcode opcode,
     struct ibv_send_wr wr = {
         .wr_id = wr_id,
         .sg_list = sge,
-        .num_sge = n,
+        .num_sge = leave_out_empty(sge, n),
         .opcode = opcode,
         .send_flags = flags,
         .wr.rdma = { .remote_addr = addr, .rkey = rkey },

@@ -84,9 +84,16 @@ struct test {
     struct cq *cqs[MAX_OBJECTS];
     struct ibv_srq *srqs[MAX_OBJECTS];
     unsigned conn_count, buf_count, cq_count, srq_count;
+    struct buf *spare; /* for receives that need no room */
 };
 
 extern int timeout_ms; /* of any single wait */
+/*
+ * One end is siw: no SGE of length 0 (it crashes), no receive without an SGE
+ * (it refuses them), no Read that lacks the right (it serves them), and Reads
+ * that failed may have any status
+ */
+extern bool beside_siw;
 
 /* ---- Failing ---- */
 void fail(struct test *t, const char *fmt, ...)
