@@ -27,25 +27,28 @@ void *rnic_dma_map(void *opaque, uint64_t addr, uint64_t *len,
         .requester_id = pci_requester_id(pdev),
         .memory = 1,
     };
-    hwaddr xlat, mapped = *len;
+    /*
+     * Of the last octet of a mapping QEMU's virtio-iommu says where that of the
+     * next one is, as it looks up the two octets from there on: so an access
+     * that starts there is asked for with the octet before it.
+     */
+    hwaddr before = s->in_main_loop ? addr & 1 : 0;
+    hwaddr xlat, mapped = *len + before;
     MemoryRegion *mr;
 
     RCU_READ_LOCK_GUARD();
 
-    mr = address_space_translate(pci_get_address_space(pdev), addr, &xlat,
-                                 &mapped, is_write(dir), attrs);
-    if (!rnic_memory_access_is_direct(mr, is_write(dir), attrs)) {
+    mr = address_space_translate(pci_get_address_space(pdev), addr - before,
+                                 &xlat, &mapped, is_write(dir), attrs);
+    if (mapped <= before ||
+        !rnic_memory_access_is_direct(mr, is_write(dir), attrs)) {
         trace_rnic_dma_refused(s->name, addr, is_write(dir));
         return NULL;
     }
-    /* Nothing, but in the generic fuzzer, which fills what is read */
-    if (dir != RNIC_DMA_TO_GUEST) {
-        fuzz_dma_read_cb(addr, mapped, mr);
-    }
     /* Dropped by address_space_unmap() */
     memory_region_ref(mr);
-    *len = mapped;
-    return (uint8_t *)memory_region_get_ram_ptr(mr) + xlat;
+    *len = mapped - before;
+    return (uint8_t *)memory_region_get_ram_ptr(mr) + xlat + before;
 }
 
 /* Ends with dirty tracking and, under TCG, invalidation of translated code */

@@ -67,6 +67,45 @@ static void test_write(struct test *t)
     }
 }
 
+/* Single octets at the ends of pages, which is where translations end, too */
+static void test_page_ends(struct test *t)
+{
+    enum { PAGE = 4096, PAGES = 128 };
+    struct conn *c = conn_prepare(t, NULL);
+    struct buf *b = buf_new(t, PAGES * PAGE, ALL_ACCESS);
+    uint8_t *expected = malloc(b->len);
+    struct remote remote;
+    unsigned i;
+
+    post_recv(t, c, 1, NULL, 0);
+    conn_complete(t, c);
+    fill(t->client ? b->addr : expected, b->len, 3);
+    ctl_put_buf(t, b);
+    remote = ctl_get_buf(t);
+    for (i = 0; t->client && i < PAGES; i++) {
+        size_t offset = i * PAGE + PAGE - 1;
+        struct ibv_sge sge = sge_of(b, offset, 1);
+
+        post_rdma(t, c, IBV_WR_RDMA_WRITE, i, IBV_SEND_SIGNALED, &sge, 1,
+                  remote.addr + offset, remote.rkey);
+        wait_ok(t, c->send_cq, i, IBV_WC_RDMA_WRITE);
+    }
+    if (t->client) {
+        send_mark(t, c, PAGES);
+    } else {
+        wait_ok(t, c->recv_cq, 1, IBV_WC_RECV);
+    }
+    for (i = 0; !t->client && i < PAGES; i++) {
+        uint8_t *page = b->addr + i * PAGE;
+
+        CHECK(t,
+              all_octets(page, PAGE - 1, 0) &&
+                  page[PAGE - 1] == expected[i * PAGE + PAGE - 1],
+              "page %u is wrong", i);
+    }
+    free(expected);
+}
+
 static uint32_t read_sges(struct test *t)
 {
     struct ibv_device_attr attr;
@@ -317,6 +356,7 @@ static void test_big_region(struct test *t)
 
 const struct test_case tagged_tests[] = {
     { "write", test_write },
+    { "page-ends", test_page_ends },
     { "read", test_read },
     { "reads-queued", test_reads_queued },
     { "fence", test_fence },
