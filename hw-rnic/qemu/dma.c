@@ -48,6 +48,10 @@ void *rnic_dma_map(void *opaque, uint64_t addr, uint64_t *len,
     /* Dropped by address_space_unmap() */
     memory_region_ref(mr);
     *len = mapped - before;
+    /* Nothing, but in the generic fuzzer, which fills what is read */
+    if (dir != RNIC_DMA_TO_GUEST) {
+        fuzz_dma_read_cb(addr, *len, mr);
+    }
     return (uint8_t *)memory_region_get_ram_ptr(mr) + xlat + before;
 }
 

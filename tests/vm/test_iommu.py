@@ -64,7 +64,8 @@ class Iommu:
     def test_verbs_and_ip(self):
         result = self.vm.run(
             f'rnic-verbs self {ADDR} send-recv write page-ends read '
-            'send-invalidate cq-event srq threads && ping -c 2 -i 0.2 -W 5 ' + ADDR, 120)
+            'send-invalidate cq-event srq threads && '
+            f'ping -c 2 -i 0.2 -W 5 {ADDR}', 120)
         self.assertEqual(result.rc, 0, result.output)
         self.assertNotIn('rnic_dma_refused', self.log()[self.log_start:])
 
