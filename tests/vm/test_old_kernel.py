@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from rnicvm import PairCase, full  # noqa: E402
 from rnicvm.perftest import bandwidth  # noqa: E402
+from test_addresses import AddressLife  # noqa: E402
 
 
 class OldKernel(PairCase):
@@ -69,6 +70,12 @@ class OldKernel(PairCase):
                          r'rx_messages [1-9]')
         t.client.kill()
         t.wait()
+
+
+class OldAddresses(AddressLife, PairCase):
+    """The life of addresses, with Linux 6.1 in both guests."""
+
+    kernel = '6.1'
 
 
 if __name__ == '__main__':
