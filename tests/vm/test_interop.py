@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The rnic beside siw, the kernel's software iWARP: one VM has the one, another
-VM the other. Tests with a number (W01 and so on) are the live cases of the
-list of wire tests.
+"""The rnic beside siw, the kernel's software iWARP: one VM has the one,
+another VM the other. Tests with a number (W01 and so on) are the live cases of
+the list of wire tests.
 
 With RNIC_INTEROP_RESULTS=FILE what worked is noted there, for the table in
 docs/interop.md.
@@ -25,7 +25,8 @@ from rnicvm.siw import BIG_MTU, private_data_of  # noqa: E402
 COUNTS = {4096: 200, 65536: 50, 1048576: 10}
 
 # Settings of whoever connects: (MPA revision, CRC, peer-to-peer)
-SETTINGS = [(rev, crc, p2p) for rev, kinds in ((2, ('off', *RTR)), (1, ('off',)))
+SETTINGS = [(rev, crc, p2p)
+            for rev, kinds in ((2, ('off', *RTR)), (1, ('off',)))
             for p2p in kinds for crc in (True, False)]
 # Each value of each
 FEW = [(2, True, 'both'), (2, False, 'write'), (2, True, 'read'),
@@ -143,7 +144,8 @@ class Programs(SiwCase):
                 self.verbs_beside_siw(server, client, tests)
                 self.note('program', 'rnic-verbs: ' + ', '.join(tests),
                           self.what(server) + ' is server',
-                          '' if server is self.rnic else 'with `p2p=off`')
+                          'works' if server is self.rnic
+                          else 'with `p2p=off`')
 
 
 class Matrix(SiwCase):
@@ -187,7 +189,7 @@ class Matrix(SiwCase):
 
     def test_siw_connects(self):
         """Also W02: siw with C=0, and an rnic that wants CRC"""
-        for own in ('on', 'off'):
+        for own in ('on', 'off') if full() else ('on',):
             for setting in settings():
                 rev, crc, p2p = setting
                 with self.subTest(rev=rev, crc=crc, p2p=p2p, own=own):
@@ -272,10 +274,15 @@ class Setup(SiwCase):
     def test_rejected_with_private_data(self):
         """Also W06: siw sees the rnic's reason"""
         for server, client in self.roles():
-            for length in (0, 1, 148, 251):
+            for length in (0, 1, 148, 251) if full() else (0, 251):
                 with self.subTest(server=self.what(server), length=length):
-                    _, said = self.exchange(server, client, 5, 'reject',
-                                            length)
+                    # siw overlooks a Reply now and then when FIN follows it
+                    for _ in range(5):
+                        _, said = self.exchange(server, client, 5, 'reject',
+                                                length)
+                        if client is self.rnic or \
+                                f'length {length}\n' in said:
+                            break
                     self.assertRegex(said, r'RDMA_CM_EVENT_REJECTED status '
                                      rf'-\d+ length {length}\n')
             self.note('setup', f'the {self.what(server)} rejects, with 0 to '
@@ -332,7 +339,9 @@ class Setup(SiwCase):
             '    "0000") + bytes(16) + bytes(4)\n'
             'c.sendall(rep + send)\n'
             'c.settimeout(30)\n'
-            'while c.recv(4096): pass\n')
+            'try:\n'
+            '    while c.recv(4096): pass\n'
+            'except ConnectionResetError: pass\n')
         peer = self.pair.space.start(sys.executable, '-c', code)
         self.addCleanup(peer.kill)
         self.assertEqual(peer.stdout.readline(), b'ready\n')

@@ -161,8 +161,10 @@ class SiwPair(Pair):
         self.b.run('modprobe -a virtio_net libcrc32c && '
                    f'ip addr add {ADDR["b"]}/24 dev eth0 && '
                    f'ip addr add {ADDR6["b"]}/64 dev eth0 nodad && '
-                   'ip link set eth0 mtu 1500 && ip link set eth0 up', 60,
-                   True)
+                   'ip link set eth0 mtu 1500 && ip link set eth0 up && '
+                   # The first ARP may take rdma_cm longer than programs wait
+                   f'until ping -c 1 -W 1 {ADDR["a"]}; do sleep 0.1; done',
+                   60, True)
         self.b.push(self.siw.plain, '/tmp/siw.ko')
         self.b.push(self.siw.parameters, '/tmp/siw-parameters.ko')
         self.module = self.parameters = None

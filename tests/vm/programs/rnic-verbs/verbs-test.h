@@ -90,8 +90,7 @@ struct test {
 extern int timeout_ms; /* of any single wait */
 /*
  * One end is siw: no SGE of length 0 (it crashes), no receive without an SGE
- * (it refuses them), no Read that lacks the right (it serves them), and Reads
- * that failed may have any status
+ * (it refuses them), and what failed may have any status
  */
 extern bool beside_siw;
 

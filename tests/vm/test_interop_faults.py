@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The rnic and siw when something goes wrong: the network, a program, a VM,
+and what one of them has no right to."""
+
+import re
+import sys
+import time
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from rnicvm import SiwCase, full  # noqa: E402
+from rnicvm.pair import Traffic  # noqa: E402
+
+# Each way: what arrives late arrives behind its successors, too
+NETEM = 'delay 3ms reorder 25% 50% duplicate 10% loss 1%'
+
+
+class Network(SiwCase):
+    """Packets are lost, doubled and reordered in siw's guest, both ways."""
+
+    def setUp(self):
+        super().setUp()
+        self.siw.run(
+            'modprobe -a ifb sch_netem sch_ingress act_mirred cls_matchall && '
+            'ip link set ifb0 up && '
+            'tc qdisc add dev eth0 ingress && '
+            'tc filter add dev eth0 ingress matchall action mirred egress '
+            'redirect dev ifb0 && '
+            f'tc qdisc add dev ifb0 root netem {NETEM} && '
+            f'tc qdisc add dev eth0 root netem {NETEM}', 60, True)
+        self.addCleanup(self.siw.run, 'tc qdisc del dev eth0 root; '
+                        'tc qdisc del dev eth0 ingress; '
+                        'tc qdisc del dev ifb0 root')
+
+    def test_data_stays_whole(self):
+        # the words after which netem counts what it did
+        for server, client in self.roles():
+            with self.subTest(server=self.what(server)):
+                self.rping(server, client, size=30000,
+                           count=200 if full() else 15)
+            self.note('setup', 'packets lost, doubled and reordered, the '
+                      f'{self.what(server)} is server', 'data is whole')
+        for device in ('ifb0', 'eth0'):
+            shown = self.siw.run(f'tc -s qdisc show dev {device}').output
+            sent = int(re.search(r'netem.*?Sent \d+ bytes (\d+) pkt.*?'
+                                 r'dropped (\d+)', shown, re.S)[1])
+            self.assertGreater(sent, 300, shown)
+
+    def test_verbs_stay_whole(self):
+        self.settle(p2p='off')
+        for server, client in self.roles():
+            with self.subTest(server=self.what(server)):
+                self.verbs_beside_siw(server, client,
+                                      ['bidirectional', 'write', 'read'])
+
+
+class Violations(SiwCase):
+    """Terminates."""
+
+    def setUp(self):
+        super().setUp()
+        self.allow(r'^siw: ')
+
+    def terminates(self, source):
+        """(layer and type, code) octets of Terminates from that address, as
+        they are on the wire."""
+        text = self.tshark('-Y', 'iwarp_rdma.opcode == 7 and ip.src == '
+                           f'{self.pair.addr(source)}', '-x')
+        found = []
+        for packet in text.split('\n\n'):
+            octets = b''.join(bytes.fromhex(m.replace(' ', '')) for m in
+                              re.findall(r'^[0-9a-f]{4}  ((?:[0-9a-f]{2} )+)',
+                                         packet, re.M))
+            # QN 2, MSN 1, MO 0, and what follows
+            at = octets.find(bytes((0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0)))
+            if at > 0:
+                found.append((octets[at + 12], octets[at + 13]))
+        return found
+
+    def test_w07_siw_reads_what_is_not_there(self):
+        self.settle(pcap_max=1 << 20)
+        self.verbs_beside_siw(self.rnic, self.siw, ['read-unknown'])
+        self.assertEqual(self.terminates(self.rnic), [(0x01, 0x00)])
+        # No Terminate in return
+        self.assertEqual(self.terminates(self.siw), [])
+        self.note('setup', 'siw reads from an unknown STag',
+                  'the Read fails at siw, Terminate 0/1/00')
+
+    def test_w08_rnic_reads_what_is_not_there(self):
+        """siw's Terminate has its nibbles swapped and no segment length"""
+        self.settle(p2p='off', pcap_max=1 << 20)
+        before = self.pair.stats(self.rnic)['term_received']
+        self.verbs_beside_siw(self.siw, self.rnic, ['read-unknown'])
+        self.assertEqual(self.terminates(self.siw), [(0x10, 0x00)])
+        self.assertEqual(self.terminates(self.rnic), [])
+        self.assertEqual(self.pair.stats(self.rnic)['term_received'],
+                         before + 1)
+        self.note('setup', 'the rnic reads from an unknown STag',
+                  'the Read fails, siw\'s Terminate is taken as it is')
+
+    def test_no_receive(self):
+        self.settle(p2p='off')
+        before = self.pair.stats(self.rnic)
+        self.verbs_beside_siw(self.rnic, self.siw, ['no-receive'])
+        after = self.pair.stats(self.rnic)
+        self.assertEqual(after['rx_no_receive'], before['rx_no_receive'] + 1)
+        self.verbs_beside_siw(self.siw, self.rnic, ['recv-too-short'])
+
+
+class Ends(SiwCase):
+    """One side is killed while data flows."""
+
+    def setUp(self):
+        super().setUp()
+        self.allow(r'^siw: ')
+
+    def flow(self, server, client):
+        """ib_write_bw that goes on until something happens to it."""
+        command = 'ib_write_bw -R -F -s 65536 --run_infinitely -D 1'
+        way = 'rx_octets' if server is self.rnic else 'tx_octets'
+        wanted = self.pair.stats(self.rnic)[way] + 10 ** 6
+        for _ in range(4):
+            ear = self.listen(server, command, '0.0.0.0:18515')
+            talk = self.spawn(client, f'{command} {self.pair.addr(server)}')
+            while talk.running and self.pair.stats(self.rnic)[way] < wanted:
+                time.sleep(0.05)
+            if talk.running:
+                return Traffic(ear, talk)
+            # Between its two connections the server listens anew. A client
+            # that is refused then may crash.
+            client.excused.append(r'^traps: ib_write_bw\[')
+            ear.kill(9)
+            ear.wait()
+        self.fail('refused four times')
+
+    def test_program_is_killed(self):
+        for server, client in self.roles():
+            for killed in ('server', 'client'):
+                with self.subTest(server=self.what(server), killed=killed):
+                    traffic = self.flow(server, client)
+                    getattr(traffic, killed).kill(9)
+                    traffic.wait(120)
+                    for vm in (server, client):
+                        self.pair.wait_idle(vm)
+        self.rping(self.rnic, self.siw, count=3)
+        self.rping(self.siw, self.rnic, count=3)
+        self.note('setup', 'a program of either side is killed while data '
+                  'flows', 'the other one sees the end')
+
+    def closes(self, mark):
+        """Whether each connection of the device ended once."""
+        said = self.trace_since(mark)
+        ended = re.findall(r'QP (\d+): closed', said)
+        self.assertEqual(len(ended), len(set(ended)), said)
+        return len(ended)
+
+    def test_w10_vm_of_siw_is_killed(self):
+        mark = self.trace_size()
+        traffic = self.flow(self.siw, self.rnic)
+        self.siw.process.kill()
+        self.siw.process.wait()
+        # The other guest's kernel would not have said a word. Its successor
+        # resets the connection, as it knows nothing of it.
+        self.pair.replace(self.siw)
+        self.b = self.siw
+        self.b.mark(self.id()).wait(60, check=True)
+        traffic.client.wait(120)
+        self.pair.wait_idle(self.rnic)
+        self.assertGreater(self.closes(mark), 0)
+        self.rping(self.siw, self.rnic, count=3)
+        self.note('setup', 'the VM of siw is killed while data flows',
+                  'the rnic ends each connection once')
+
+    @unittest.skipUnless(full(), 'only with RNIC_FULL')
+    def test_vm_of_rnic_is_killed(self):
+        traffic = self.flow(self.siw, self.rnic)
+        self.rnic.process.kill()
+        self.rnic.process.wait()
+        traffic.server.wait(120)
+        self.pair.wait_idle(self.siw)
+        self.pair.replace(self.rnic)
+        self.a = self.rnic
+        self.a.mark(self.id()).wait(60, check=True)
+        self.rping(self.rnic, self.siw, count=3)
+        self.note('setup', 'the VM of the rnic is killed while data flows',
+                  'siw sees the end')
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)
