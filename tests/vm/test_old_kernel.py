@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from rnicvm import PairCase, full  # noqa: E402
 from rnicvm.perftest import bandwidth  # noqa: E402
 from test_addresses import AddressLife  # noqa: E402
+import test_firewall  # noqa: E402
 
 
 class OldKernel(PairCase):
@@ -74,6 +75,12 @@ class OldKernel(PairCase):
 
 class OldAddresses(AddressLife, PairCase):
     """The life of addresses, with Linux 6.1 in both guests."""
+
+    kernel = '6.1'
+
+
+class OldFirewall(test_firewall.Basics, test_firewall.Filtered):
+    """The guest's packet filter on Linux 6.1."""
 
     kernel = '6.1'
 
