@@ -261,6 +261,21 @@ class Firewall(Basics, Filtered):
             self.assertEqual(len(found), 1, found)
             self.assertIn('ESTABLISHED', found[0])
 
+    def test_translation_is_refused(self):
+        addr = self.pair.addr(self.a)
+        self.serve(addr)
+        self.rules(self.a, f'''
+            table ip nat {{
+                chain c {{
+                    type nat hook prerouting priority 0;
+                    tcp dport {PORT} redirect to :{PORT + 1}
+                }}
+            }}''')
+        self.assert_refused(addr, SEEN[REJECT])
+        self.assertIn('would translate', self.last_message(self.a))
+        self.no_rules()
+        self.assert_connects(addr)
+
     def test_queued_packet_is_refused_and_harmless_later(self):
         addr = self.pair.addr(self.a)
         self.serve(addr)
