@@ -330,8 +330,8 @@ static bool enter_namespace(void)
         "ip addr add " A "/32 dev lo",
         "ip addr add " B "/32 dev lo",
         "ip addr add " HOST "/32 dev lo",
-        "ip addr add " A6 "/128 dev lo",
-        "ip addr add " B6 "/128 dev lo",
+        "ip addr add " A6 "/128 dev lo nodad",
+        "ip addr add " B6 "/128 dev lo nodad",
     };
     g_autofree char *map = g_strdup_printf("0 %u 1", geteuid());
     bool root = geteuid() == 0;
