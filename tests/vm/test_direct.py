@@ -17,6 +17,7 @@ from rnicvm import Device, Vm, start_all  # noqa: E402
 from rnicvm.pair import GREETING, PLUGGED, trace_arguments  # noqa: E402
 from rnicvm.perftest import wait_listen  # noqa: E402
 from rnicvm.second import Second  # noqa: E402
+from rnicvm.siw import Namespace  # noqa: E402
 
 NET, NET6 = '192.0.2', '2001:db8:'
 # Listens at an address, and tells whether anybody came when its input ends
@@ -48,8 +49,9 @@ class DirectCase(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        if os.getuid():
-            raise unittest.SkipTest('only root can make network namespaces')
+        why = Namespace.why_not()
+        if why:
+            raise unittest.SkipTest(why)
 
     @classmethod
     def namespace(cls, name):

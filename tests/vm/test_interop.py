@@ -218,7 +218,7 @@ class Matrix(SiwCase):
         longest = max(int(x) for x in self.tshark_fields(
             'iwarp_mpa.ulpdulength', 'iwarp_ddp'))
         self.assertGreater(longest, 64768)
-        self.note('program', f'FPDUs of {longest} octets from siw',
+        self.note('program', f'ULPDUs of {longest} octets from siw',
                   'rnic is server', f'{fpdus} of them')
 
     def bandwidth_of(self, server, client):

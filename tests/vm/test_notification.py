@@ -189,12 +189,12 @@ class Notification(PairCase):
                 # Also after a part that failed
                 self._end_commands()
                 target, sender, seconds = self.measure(mode)
+                self.judge(mode, target, sender, seconds)
                 for what, end in (('sender', sender), ('target', target)):
                     cells = [str(end.device[c]) for _, c in COLUMNS]
                     way = f'`{mode}`: {text}' if what == 'sender' else ''
                     rows.append(f'| {way} | {what} | {" | ".join(cells)} |\n')
                     print(f'{mode} {what}: {cells}', file=sys.stderr)
-                self.judge(mode, target, sender, seconds)
         if self.written:
             self.assertEqual(len(rows), 2 * len(MODES))
             write_page(rows)

@@ -55,9 +55,12 @@ class Pair:
         self.properties = {}
         # Those that each device has
         self.fabric = {'fabric-id': claim_fabric_id()}
-        for name in ADDR:
-            vm = self.rnic_vm(name, kernel, cpus, way)
-            setattr(self, name, vm)
+        try:
+            for name in ADDR:
+                setattr(self, name, self.rnic_vm(name, kernel, cpus, way))
+        except Exception:
+            release_fabric_id(self.fabric['fabric-id'])
+            raise
         self.start()
 
     def rnic_vm(self, name, kernel, cpus, way='plugin', wrapper=()):

@@ -2,6 +2,7 @@
 """perftest's programs between two guests (or in one with itself)."""
 
 import re
+import signal
 from typing import NamedTuple
 
 from .errors import VmError
@@ -59,7 +60,8 @@ def _run(server, client, addr, program, options, timeout):
             return None
         served = ear.wait(timeout)
     except VmError:
-        ear.kill()
+        ear.kill(signal.SIGKILL)
+        ear.wait(timeout)
         raise
     if result.rc or served.rc:
         raise VmError(f'{command}: client status {result.rc}, server status '

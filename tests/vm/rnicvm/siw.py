@@ -99,7 +99,13 @@ class Namespace:
         if os.geteuid():
             return 'needs root, for a network namespace with a tap device'
         try:
-            Namespace().close()
+            probe = Namespace()
+            try:
+                entered = probe.run('true')
+            finally:
+                probe.close()
+            if entered.returncode:
+                raise VmError(entered.stdout)
         except VmError as e:
             return f'no network namespace with a tap device here: {e}'
         return None
