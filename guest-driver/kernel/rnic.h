@@ -373,7 +373,10 @@ void rnic_cq_remove_qp(struct rnic_qp *qp);
  * Of a dead device: tells consumers to poll, so that they find everything
  * flushed
  */
+/* Tells the consumers of kernel CQs that there is something to flush */
 void rnic_cq_flush_work(struct work_struct *work);
+/* Tells all processes once, when their QPs' status says that the device died */
+void rnic_cq_wake_processes(struct rnic_dev *rdev);
 
 /* rnic_srq.c */
 int rnic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,

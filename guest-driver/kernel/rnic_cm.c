@@ -296,7 +296,8 @@ static int connect_refused(struct rnic_qp *qp, struct iw_cm_id *id, int error)
 		return ret;
 	qp->refused = error;
 	rnic_iw_add_ref(&qp->ibqp);
-	queue_work(rdev->event_wq, &qp->refused_work);
+	if (!queue_work(rdev->event_wq, &qp->refused_work))
+		rnic_qp_put(qp);
 	return 0;
 }
 

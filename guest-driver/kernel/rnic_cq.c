@@ -223,8 +223,9 @@ static enum ib_wc_opcode wc_opcode(u8 opcode)
 	case RNIC_WR_FETCH_ADD:
 		return IB_WC_FETCH_ADD;
 	case RNIC_WR_CMP_SWAP:
-	case RNIC_WR_CMP_SWAP_MASKED:
 		return IB_WC_COMP_SWAP;
+	case RNIC_WR_CMP_SWAP_MASKED:
+		return IB_WC_MASKED_COMP_SWAP;
 	case RNIC_WR_RECV:
 		return IB_WC_RECV;
 	case RNIC_WR_SEND:
@@ -334,6 +335,25 @@ static int cq_flush(struct rnic_cq *cq, int num, struct ib_wc *wc)
 	return n;
 }
 
+static bool wq_holds_work(struct rnic_wq *wq)
+{
+	return wq->ci != smp_load_acquire(&wq->pi);
+}
+
+/* cq->lock is held. Whether cq_flush() would find something. */
+static bool cq_holds_work(struct rnic_cq *cq)
+{
+	struct rnic_qp *qp;
+
+	list_for_each_entry(qp, &cq->send_qps, send_link)
+		if (wq_holds_work(&qp->sq))
+			return true;
+	list_for_each_entry(qp, &cq->recv_qps, recv_link)
+		if (wq_holds_work(&qp->rq))
+			return true;
+	return false;
+}
+
 int rnic_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 {
 	struct rnic_dev *rdev = to_rnic(ibcq->device);
@@ -367,6 +387,7 @@ int rnic_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	struct rnic_dev *rdev = to_rnic(ibcq->device);
 	struct rnic_cq *cq = to_rnic_cq(ibcq);
 	unsigned long irqflags;
+	bool flush;
 	int ret = 0;
 	u32 kind;
 
@@ -388,9 +409,11 @@ int rnic_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	mb();
 	if (flags & IB_CQ_REPORT_MISSED_EVENTS)
 		ret = cqe_is_new(cq, cq->ci);
+	/* With nothing to flush an event would make its consumer arm again */
+	flush = unlikely(rnic_is_dead(rdev)) && cq_holds_work(cq);
 	spin_unlock_irqrestore(&cq->lock, irqflags);
 
-	if (unlikely(rnic_is_dead(rdev)))
+	if (flush)
 		queue_work(rdev->wq, &rdev->flush_work);
 	return ret;
 }
@@ -439,16 +462,28 @@ void rnic_cq_flush_work(struct work_struct *work)
 	/* destroy_cq erases under this lock */
 	xa_lock(&rdev->cqs);
 	xa_for_each(&rdev->cqs, cqn, cq) {
-		if (!cq->ibcq.comp_handler)
+		if (cq->umem || !cq->ibcq.comp_handler)
 			continue;
-		/* A CQ that is polled directly wants no event; how a process
-		 * armed its CQ is not known, and it bears one too many
-		 */
-		if (!cq->umem && READ_ONCE(cq->armed) == RNIC_CQ_ARM_NONE &&
+		/* A CQ that is polled directly wants no event */
+		if (READ_ONCE(cq->armed) == RNIC_CQ_ARM_NONE &&
 		    cq->ibcq.poll_ctx == IB_POLL_DIRECT)
 			continue;
 		WRITE_ONCE(cq->armed, RNIC_CQ_ARM_NONE);
 		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	}
+	xa_unlock(&rdev->cqs);
+}
+
+void rnic_cq_wake_processes(struct rnic_dev *rdev)
+{
+	struct rnic_cq *cq;
+	unsigned long cqn;
+
+	xa_lock(&rdev->cqs);
+	xa_for_each(&rdev->cqs, cqn, cq) {
+		/* How it is armed is not known; one event too many is borne */
+		if (cq->umem && cq->ibcq.comp_handler)
+			cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
 	}
 	xa_unlock(&rdev->cqs);
 }

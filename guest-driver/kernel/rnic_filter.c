@@ -395,7 +395,8 @@ static int ask_out(struct syn *syn)
 		syn->skb->dev = skb_dst(syn->skb)->dev;
 		ret = syn_hook(syn, NF_INET_POST_ROUTING, NULL, syn->skb->dev);
 	}
-	if (!ret)
+	/* Also if its addresses would be translated */
+	if (syn->skb)
 		conntrack_end(syn);
 	/* A rule that rejects answers the sender, which is this host */
 	if (ret == -EPERM && answers(syn->net) != before)
@@ -441,7 +442,8 @@ static int ask_in(struct syn *syn)
 		conntrack_made(syn);
 		ret = syn_hook(syn, NF_INET_LOCAL_IN, in, NULL);
 	}
-	if (!ret)
+	/* Also if its addresses would be translated */
+	if (syn->skb)
 		conntrack_end(syn);
 	rcu_read_unlock();
 	local_bh_enable();

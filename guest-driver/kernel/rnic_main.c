@@ -126,6 +126,8 @@ static void tell_processes(struct rnic_dev *rdev)
 	struct rnic_qp *entry, *qp;
 	unsigned long qpn;
 
+	/* rnic_create_qp() stores its QP, then looks at RNIC_QUIESCED */
+	smp_mb();
 	xa_for_each(&rdev->qps, qpn, entry) {
 		qp = rnic_qp_get(rdev, qpn);
 		if (!qp)
@@ -147,8 +149,8 @@ static void quiesce_work(struct work_struct *work)
 	/* If even that failed: without bus mastering it cannot write */
 	pci_clear_master(rdev->pdev);
 	mark_quiesced(rdev);
-	/* Before anybody is woken to look */
 	tell_processes(rdev);
+	rnic_cq_wake_processes(rdev);
 	queue_work(rdev->event_wq, &rdev->fatal_work);
 	queue_work(rdev->wq, &rdev->flush_work);
 }

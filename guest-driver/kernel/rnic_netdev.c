@@ -144,8 +144,8 @@ static int addr_cmd(struct rnic_dev *rdev, u8 opcode,
 	return rnic_cmd(rdev, &cmd, NULL);
 }
 
-static void addr_tell(struct rnic_dev *rdev,
-			    const struct rnic_cmd_addr *addr, int error)
+static void addr_tell(struct rnic_dev *rdev, const struct rnic_cmd_addr *addr,
+		      int error)
 {
 	char name[48];
 

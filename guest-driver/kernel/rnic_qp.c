@@ -258,6 +258,10 @@ int rnic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	attr->cap = qp->cap;
 	/* Reserved above, so it needs no memory */
 	xa_store(&rdev->qps, qp->qpn, qp, GFP_KERNEL);
+	/* If the device died meanwhile, nobody may have told the process */
+	smp_mb();
+	if (qp->umem && test_bit(RNIC_QUIESCED, &rdev->flags))
+		WRITE_ONCE(qp->status->state, cpu_to_le32(RNIC_QPS_RESET));
 	return 0;
 
 err_qp:

@@ -323,7 +323,9 @@ static void hold_over(struct rnic_timer *timer)
 {
     struct rnic_cm_conn *conn = rnic_owner(timer, struct rnic_cm_conn, timer);
 
-    if (conn->qp->state == RNIC_QPS_RTS) {
+    /* A program that has sent what it had may be leaving already */
+    if (conn->qp->state == RNIC_QPS_RTS ||
+        conn->qp->state == RNIC_QPS_CLOSING) {
         rnic_qp_open_gate(conn->qp);
     }
 }
@@ -354,7 +356,8 @@ static void rtr_overdue(struct rnic_timer *timer)
  * accept, until more arrives: so does a ready-to-receive message that follows
  * the Reply at once, or the first message of an early program. Then both ends
  * wait for ever. An empty RDMA Write is invisible to every ULP, so a peer
- * outside the fabric that stays silent gets some.
+ * outside the fabric that stays silent gets some, and one when it speaks: then
+ * its accept is over, and what came before may lie there unread yet.
  */
 #define NUDGES      4
 #define NUDGE_US(n) (UINT64_C(20000) << 2 * (n))

@@ -414,16 +414,18 @@ void rnic_qp_connected(struct rnic_qp *qp, struct rnic_stream *stream,
 
 bool rnic_qp_nudge(struct rnic_qp *qp)
 {
-    if (qp->state != RNIC_QPS_RTS || rnic_rx_opened(qp)) {
+    bool speaks = rnic_rx_opened(qp);
+
+    if (qp->state != RNIC_QPS_RTS) {
         return false;
     }
     if (rnic_tx_started(qp)) {
-        rnic_trace(qp->dev, cm, "QP %u: the peer is silent, an empty Write",
-                   qp->qpn);
+        rnic_trace(qp->dev, cm, "QP %u: the peer %s, an empty Write", qp->qpn,
+                   speaks ? "has begun to speak" : "is silent");
         rnic_tx_push_empty_write(qp);
         rnic_qp_make_ready(qp);
     }
-    return true;
+    return !speaks;
 }
 
 void rnic_qp_fail(struct rnic_qp *qp)

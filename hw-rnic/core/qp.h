@@ -87,8 +87,8 @@ void rnic_qp_connected(struct rnic_qp *qp, struct rnic_stream *stream,
                        const struct rnic_qp_params *params);
 /* Responder: the first valid FPDU came in (RFC 5044 section 7.1.2) */
 void rnic_qp_open_gate(struct rnic_qp *qp);
-/* Sends an empty Write to a peer that has said nothing to what it was sent.
- * False: it has said something, or the QP has left RTS. */
+/* Sends an empty Write to a peer that was sent something. False: it was the last
+ * one, since the peer has said something, or the QP has left RTS. */
 bool rnic_qp_nudge(struct rnic_qp *qp);
 /* Setup failed, or the local address went: to ERROR, flush */
 void rnic_qp_fail(struct rnic_qp *qp);

@@ -92,20 +92,22 @@ static void get_qp_stats(Object *obj, Visitor *v, const char *name,
     g_autoptr(GArray) objects = g_array_new(false, false, sizeof(QpCounters));
     RnicState *s = RNIC(obj);
     Copy copy = { s, objects };
+    bool ok = true;
 
     rnic_engine_call(s, copy_qps, &copy);
     if (!visit_start_struct(v, name, NULL, 0, errp)) {
         return;
     }
-    for (unsigned i = 0; i < objects->len; i++) {
+    for (unsigned i = 0; i < objects->len && ok; i++) {
         QpCounters *qp = &g_array_index(objects, QpCounters, i);
 
         if (!start_object(v, qp->qpn, errp)) {
             break;
         }
-        for (unsigned k = 0; k <= RNIC_STAT_QP_LAST; k++) {
+        for (unsigned k = 0; k <= RNIC_STAT_QP_LAST && ok; k++) {
             if (k != RNIC_STAT_kicks) {
-                visit_type_uint64(v, rnic_stat_name(k), &qp->values[k], errp);
+                ok = visit_type_uint64(v, rnic_stat_name(k), &qp->values[k],
+                                       errp);
             }
         }
         visit_end_struct(v, NULL);
@@ -120,20 +122,21 @@ static void get_cq_stats(Object *obj, Visitor *v, const char *name,
     g_autoptr(GArray) objects = g_array_new(false, false, sizeof(CqCounters));
     RnicState *s = RNIC(obj);
     Copy copy = { s, objects };
+    bool ok = true;
 
     rnic_engine_call(s, copy_cqs, &copy);
     if (!visit_start_struct(v, name, NULL, 0, errp)) {
         return;
     }
-    for (unsigned i = 0; i < objects->len; i++) {
+    for (unsigned i = 0; i < objects->len && ok; i++) {
         CqCounters *cq = &g_array_index(objects, CqCounters, i);
 
         if (!start_object(v, cq->cqn, errp)) {
             break;
         }
 #define VISIT(counter)                                                         \
-    visit_type_uint64(v, rnic_stat_name(RNIC_STAT_##counter),                  \
-                      &cq->values.counter, errp);
+    ok = ok && visit_type_uint64(v, rnic_stat_name(RNIC_STAT_##counter),       \
+                                 &cq->values.counter, errp);
         RNIC_CQ_STATS(VISIT)
 #undef VISIT
         visit_end_struct(v, NULL);

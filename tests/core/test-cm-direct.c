@@ -163,20 +163,24 @@ static void test_silent_peer_is_nudged(void)
     th_guest_free(a);
 }
 
-static void test_peer_that_answers_is_not_nudged(void)
+static void test_peer_that_answers_is_nudged_once_more(void)
 {
     struct th_guest *a;
     struct th_qp *qp;
     int peer = direct_responder(&a, &qp, true);
     uint8_t fpdu[sizeof(empty_write)];
+    uint64_t sent, end;
 
     raw_recv(peer, fpdu, sizeof(fpdu));
     raw_send_whole(peer, empty_write, sizeof(empty_write));
-    /* The first of the repetitions may have been on its way */
-    while (recv(peer, fpdu, sizeof(fpdu), MSG_DONTWAIT) > 0) {
+    th_wait(th_stat(a, RNIC_STAT_rx_fpdus) == 1);
+    sent = th_stat(a, RNIC_STAT_tx_fpdus);
+    th_wait(th_stat(a, RNIC_STAT_tx_fpdus) == sent + 1);
+    /* A silent one would be, twice, in that time */
+    for (end = th_now_ms() + 500; th_now_ms() < end;) {
+        th_step(20);
     }
-    raw_silent(peer, 500);
-    g_assert_cmpuint(th_stat(a, RNIC_STAT_rx_fpdus), ==, 1);
+    g_assert_cmpuint(th_stat(a, RNIC_STAT_tx_fpdus), ==, sent + 1);
     close(peer);
     th_guest_free(a);
 }
@@ -200,7 +204,8 @@ static void test_silent_peer_is_nudged_once_it_was_sent_something(void)
 }
 
 /* mpa-gate=off: the initiator has time to read the Reply */
-static void test_first_fpdu_does_not_follow_the_reply_at_once(void)
+/* @leaves: the guest disconnects at once, before its Send has left */
+static void first_fpdu_waits(bool leaves)
 {
     struct th_options options;
     struct th_guest *a;
@@ -227,6 +232,9 @@ static void test_first_fpdu_does_not_follow_the_reply_at_once(void)
     start = g_get_monotonic_time();
     g_assert_cmpuint(th_accept(qp, GUINT32_FROM_LE(event.conn_id), NULL), ==,
                      RNIC_ADMIN_OK);
+    if (leaves) {
+        g_assert_cmpuint(th_qp_modify(qp, RNIC_QPS_CLOSING), ==, RNIC_ADMIN_OK);
+    }
     raw_recv_frame(peer, true, &reply);
     raw_recv(peer, fpdu, sizeof(fpdu));
     g_assert_cmpint(g_get_monotonic_time() - start, >=, 100000);
@@ -234,6 +242,16 @@ static void test_first_fpdu_does_not_follow_the_reply_at_once(void)
     g_assert_cmpuint(th_stat(a, RNIC_STAT_gated), ==, 0);
     close(peer);
     th_guest_free(a);
+}
+
+static void test_first_fpdu_does_not_follow_the_reply_at_once(void)
+{
+    first_fpdu_waits(false);
+}
+
+static void test_first_fpdu_of_a_qp_that_closes_leaves(void)
+{
+    first_fpdu_waits(true);
 }
 
 static void test_any_host_may_connect_to_the_guest(void)
@@ -373,9 +391,10 @@ int main(int argc, char **argv)
     ADD("services", test_services_of_the_host_are_not_reached);
     ADD("allow", test_allowed_service_is_reached);
     ADD("nudge/silent", test_silent_peer_is_nudged);
-    ADD("nudge/answers", test_peer_that_answers_is_not_nudged);
+    ADD("nudge/answers", test_peer_that_answers_is_nudged_once_more);
     ADD("nudge/sent", test_silent_peer_is_nudged_once_it_was_sent_something);
     ADD("no-gate", test_first_fpdu_does_not_follow_the_reply_at_once);
+    ADD("no-gate/closing", test_first_fpdu_of_a_qp_that_closes_leaves);
     ADD("accept", test_any_host_may_connect_to_the_guest);
     ADD("lacking", test_address_that_the_host_lacks_is_told);
     ADD("no-route", test_no_route_is_unreachable);

@@ -111,7 +111,10 @@ void rnic_streams_reset(struct rnic_device *dev)
 static void set_peer_timeout(struct rnic_device *dev, int fd)
 {
     unsigned ms = dev->config.peer_timeout_ms;
-    int one = 1, idle = MAX(ms / 2000, 1), interval = MAX(ms / 10000, 1);
+    int one = 1;
+    /* Linux takes no more than 32767 seconds */
+    int idle = CLAMP(ms / 2000, 1, 32767);
+    int interval = CLAMP(ms / 10000, 1, 32767);
 
     if (ms) {
         setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));

@@ -211,7 +211,7 @@ static bool next_wc(struct end *end, enum ib_wc_opcode opcode,
 	}
 	if (wc->status != IB_WC_SUCCESS || wc->opcode != opcode)
 		say("%s: status %d, opcode %d\n", what, wc->status, wc->opcode);
-	return wc->status == IB_WC_SUCCESS;
+	return wc->status == IB_WC_SUCCESS && wc->opcode == opcode;
 }
 
 /* The server's page, with the right to atomics and Writes */
@@ -266,11 +266,11 @@ static const struct row rows[] = {
 	{ "masked CmpSwap", IB_WR_MASKED_ATOMIC_CMP_AND_SWP,
 	  0xabcd000000001234, 0xffffffff00001234, 0x2222222222222222,
 	  0x00000000ffffffff, 0x00ff000000000000, 0xab22000000001234,
-	  IB_WC_COMP_SWAP },
+	  IB_WC_MASKED_COMP_SWAP },
 	{ "masked CmpSwap that differs", IB_WR_MASKED_ATOMIC_CMP_AND_SWP,
 	  0xabcd000000001234, 0xffffffff00001235, 0x2222222222222222,
 	  0x00000000ffffffff, 0x00ff000000000000, 0xabcd000000001234,
-	  IB_WC_COMP_SWAP },
+	  IB_WC_MASKED_COMP_SWAP },
 };
 
 static bool atomic_op(const struct row *row)

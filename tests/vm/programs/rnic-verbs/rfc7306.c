@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #define ACCESS                                                                 \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                        \
@@ -108,7 +109,7 @@ static void *processor_run(void *arg)
 
     while (!__atomic_load_n(&cpu->stop, __ATOMIC_RELAXED)) {
         __atomic_fetch_add(cpu->word, CPU_ADD, __ATOMIC_SEQ_CST);
-        cpu->added++;
+        __atomic_fetch_add(&cpu->added, 1, __ATOMIC_RELAXED);
     }
     return NULL;
 }
@@ -146,6 +147,10 @@ static void test_atomic_sum(struct test *t)
     if (!t->client) {
         CHECK(t, !pthread_create(&thread, NULL, processor_run, &cpu),
               "pthread_create");
+        /* On a busy machine it may be late */
+        while (!__atomic_load_n(&cpu.added, __ATOMIC_RELAXED)) {
+            usleep(1000);
+        }
     }
     ctl_sync(t);
     if (t->client) {
@@ -155,7 +160,6 @@ static void test_atomic_sum(struct test *t)
     if (!t->client) {
         __atomic_store_n(&cpu.stop, true, __ATOMIC_RELAXED);
         pthread_join(thread, NULL);
-        CHECK(t, cpu.added, "the processor did nothing");
         CHECK(t, *word(b, 0) == SUM_ROUNDS * 3 + cpu.added * CPU_ADD,
               "the sum is 0x%llx; %llu of the processor",
               (unsigned long long)*word(b, 0), (unsigned long long)cpu.added);
