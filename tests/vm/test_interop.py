@@ -136,7 +136,8 @@ class Programs(SiwCase):
     def test_verbs_one_by_one(self):
         tests = ['send-recv', 'bidirectional', 'zero-length', 'unsignalled',
                  'write', 'read', 'reads-queued', 'fence', 'private-data',
-                 'reject', 'early-receives', 'disconnect-delivers', 'abort']
+                 'early-receives', 'disconnect-delivers', 'abort']
+        # Nor reject: siw loses its data now and then, see Setup
         # Why not in peer-to-peer mode: see test_ready_to_receive_is_lost
         self.settle(p2p='off')
         for server, client in self.roles():
