@@ -13,9 +13,9 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rnicvm import Device, Vm, start_all  # noqa: E402
+from rnicvm import Device, Vm, full, start_all  # noqa: E402
 from rnicvm.pair import GREETING, PLUGGED, trace_arguments  # noqa: E402
-from rnicvm.perftest import wait_listen  # noqa: E402
+from rnicvm.perftest import bandwidth, wait_listen  # noqa: E402
 from rnicvm.second import Second  # noqa: E402
 from rnicvm.siw import Namespace  # noqa: E402
 
@@ -164,6 +164,66 @@ class OneMachine(DirectCase):
         ear.kill(9)
         ear.wait()
         self.vm.run(f'ip addr del {NET}.77/24 dev $RNIC_NETDEV', 30, True)
+
+
+@unittest.skipUnless(full(), 'only with RNIC_FULL')
+class OneOldMachine(OneMachine):
+    """The same with the older kernel."""
+
+    kernel = '6.1'
+
+
+@unittest.skipUnless(full(), 'only with RNIC_FULL')
+class TwoMachines(DirectCase):
+    """A machine in each of two namespaces, with a cable between."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        spaces = [cls.namespace(name) for name in 'ab']
+        ip('-n', spaces[0], 'link', 'add', 'v0', 'type', 'veth', 'peer', 'name',
+           'v0', 'netns', spaces[1])
+        for number, space in enumerate(spaces, 1):
+            ip('-n', space, 'addr', 'add', f'{NET}.{number}/24', 'dev', 'v0')
+            ip('-n', space, 'addr', 'add', f'{NET6}:{number}/64', 'dev', 'v0',
+               'nodad')
+            ip('-n', space, 'link', 'set', 'v0', 'up')
+        cls.vms = [cls.new_vm(f'direct-{number}', space, number)
+                   for number, space in enumerate(spaces, 1)]
+        start_all(cls.vms)
+        cls.a, cls.b = cls.vms
+
+    def test_both_ways_and_both_families(self):
+        for server, client, addr in ((self.a, self.b, f'{NET}.1'),
+                                     (self.b, self.a, f'{NET}.2'),
+                                     (self.a, self.b, f'{NET6}:1'),
+                                     (self.b, self.a, f'{NET6}:2')):
+            with self.subTest(addr=addr):
+                self.talk(server, client, addr)
+
+    def test_bulk_data(self):
+        bandwidth(self.a, self.b, f'{NET}.1', 'write', 65536, 50)
+
+    def test_address_that_goes_ends_its_connections(self):
+        ear = self.a.spawn(f'rping -s -P -a {NET}.1 -V')
+        wait_listen(self.a, f'{NET}.1:7174')
+        talk = self.b.spawn(f'rping -c -a {NET}.1 -V')
+        self.b.run('until rdma resource show cm_id | grep -q CONNECT; do '
+                   'sleep 0.1; done', 60, True)
+        self.a.run(f'ip addr del {NET}.1/24 dev $RNIC_NETDEV', 30, True)
+        self.assertIn('DISCONNECT EVENT', talk.wait().output)
+        self.a.run(f'ip addr add {NET}.1/24 dev $RNIC_NETDEV', 30, True)
+        again = self.b.run(f'rping -c -a {NET}.1 -v -V -C 2', 60)
+        self.assertEqual(again.output.count('ping data'), 2, again.output)
+        ear.kill(9)
+        ear.wait()
+
+
+@unittest.skipUnless(full(), 'only with RNIC_FULL')
+class TwoOldMachines(TwoMachines):
+    """The same with the older kernel."""
+
+    kernel = '6.1'
 
 
 if __name__ == '__main__':
