@@ -253,8 +253,8 @@ int rnic_destroy_qp(struct ibv_qp *ibqp);
 int rnic_qp_check_state(struct rnic_context *ctx, struct rnic_qp *qp,
                         bool send);
 struct rnic_sq_wqe *rnic_sq_entry(struct rnic_qp *qp, uint32_t index);
-/* Clears the head of an entry and writes what all operations have; IBV_SEND_INLINE
- * is not looked at */
+/* Clears the head of an entry and writes what all operations have;
+ * IBV_SEND_INLINE is not looked at */
 int rnic_wqe_begin(struct rnic_qp *qp, struct rnic_sq_wqe *wqe,
                    enum ibv_wr_opcode opcode, uint64_t wr_id, unsigned flags);
 void rnic_wqe_atomic(struct rnic_sq_wqe *wqe, uint64_t compare_add,
@@ -264,8 +264,8 @@ int rnic_wqe_sges(struct rnic_qp *qp, struct rnic_sq_wqe *wqe,
 /* Adds to the inline data */
 int rnic_wqe_inline(struct rnic_qp *qp, struct rnic_sq_wqe *wqe,
                     const void *from, size_t length);
-/* Under the SQ's lock: gives what was written up to sq.pi to the device, or holds
- * it */
+/* Under the SQ's lock: gives what was written up to sq.pi to the device, or
+ * holds it */
 void rnic_sq_publish(struct rnic_context *ctx, struct rnic_qp *qp);
 static inline bool rnic_wqe_is_atomic(const struct rnic_sq_wqe *wqe)
 {

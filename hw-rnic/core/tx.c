@@ -3,8 +3,9 @@
  * Sending: which message comes next
  *
  * A connection has one queue of messages. Work requests of the SQ and
- * responses to the peer's Reads and atomics enter it in turn; a work request that must
- * wait (for a fence, or for ORD) waits outside, so that responses pass it.
+ * responses to the peer's Reads and atomics enter it in turn; a work request
+ * that must wait (for a fence, or for ORD) waits outside, so that responses
+ * pass it.
  */
 #include "tx.h"
 
