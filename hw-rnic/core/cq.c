@@ -262,7 +262,7 @@ bool rnic_cq_post(struct rnic_device *dev, struct rnic_cq *cq,
     cq->pi++;
 
     /* Pairs with the consumer's barrier between arming and its last poll */
-    atomic_thread_fence(memory_order_seq_cst);
+    rnic_dma_fence(dev);
     if (!load_dbrec(cq, offsetof(struct rnic_cq_dbrec, arm), &arm)) {
         return cq_fail(cq, "its doorbell record is not RAM");
     }

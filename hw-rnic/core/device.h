@@ -76,6 +76,11 @@ bool rnic_dma_write(struct rnic_device *dev, uint64_t addr, const void *from,
 /* One aligned 32-bit word, loaded with acquire or stored with release order */
 bool rnic_dma_load32(struct rnic_device *dev, uint64_t addr, uint32_t *value);
 bool rnic_dma_store32(struct rnic_device *dev, uint64_t addr, uint32_t value);
+/*
+ * Between a store that the guest looks for and a load of what it stores before
+ * it looks: one of the two sides sees what the other one did
+ */
+void rnic_dma_fence(struct rnic_device *dev);
 /* Whether [addr, addr + len) is RAM for this direction; touches nothing */
 bool rnic_dma_probe(struct rnic_device *dev, uint64_t addr, uint64_t len,
                     enum rnic_dma_dir dir);

@@ -47,6 +47,15 @@ bool rnic_dma_write(struct rnic_device *dev, uint64_t addr, const void *from,
     return dma_copy(dev, addr, (void *)from, len, RNIC_DMA_TO_GUEST);
 }
 
+void rnic_dma_fence(struct rnic_device *dev)
+{
+    if (dev->ops->fence) {
+        dev->ops->fence(dev->opaque);
+    } else {
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+}
+
 bool rnic_dma_probe(struct rnic_device *dev, uint64_t addr, uint64_t len,
                     enum rnic_dma_dir dir)
 {

@@ -141,7 +141,7 @@ static bool eq_write(struct rnic_device *dev, struct rnic_eq *eq,
     }
     eq->pi++;
     /* Pairs with the driver's barrier between arm and its last look */
-    atomic_thread_fence(memory_order_seq_cst);
+    rnic_dma_fence(dev);
     if (!rnic_buf_load32(dev, &eq->buf,
                          eq->dbrec_offset + offsetof(struct rnic_eq_dbrec, arm),
                          &arm)) {

@@ -67,6 +67,14 @@ struct rnic_host_ops {
     void (*dma_unmap)(void *opaque, void *ptr, uint64_t len,
                       enum rnic_dma_dir dir, uint64_t used);
 
+    /*
+     * Orders this thread's accesses to guest memory before and after it, as
+     * the guest's processors see them, with theirs before and after a barrier
+     * in the guest's code. NULL: they execute it as a barrier, so this
+     * thread's own, atomic_thread_fence(memory_order_seq_cst), is enough.
+     */
+    void (*fence)(void *opaque);
+
     /* Signals MSI-X vector @vector; also called while it is masked */
     void (*raise_irq)(void *opaque, unsigned vector);
 

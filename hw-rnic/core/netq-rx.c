@@ -117,7 +117,7 @@ static void announce(struct rnic_netq *netq)
     }
     netq->rx_told = netq->rx_ci;
     /* Pairs with the driver's barrier between rx_arm and its last look */
-    atomic_thread_fence(memory_order_seq_cst);
+    rnic_dma_fence(netq->dev);
     if (rnic_netq_dbrec(netq, offsetof(struct rnic_netq_dbrec, rx_arm), &arm) &&
         rnic_netq_armed(arm, from, netq->rx_ci)) {
         rnic_irq(netq->dev, netq->vector);

@@ -207,7 +207,7 @@ static bool has_next(struct rnic_netq *netq)
         return false;
     }
     /* Pairs with the driver's barrier between tx_pi and its look at tx_event */
-    atomic_thread_fence(memory_order_seq_cst);
+    rnic_dma_fence(netq->dev);
     return read_pi(netq);
 }
 
@@ -221,7 +221,7 @@ static void publish(struct rnic_netq *netq)
         return;
     }
     netq->tx_told = netq->tx_ci;
-    atomic_thread_fence(memory_order_seq_cst);
+    rnic_dma_fence(netq->dev);
     if (rnic_netq_dbrec(netq, offsetof(struct rnic_netq_dbrec, tx_arm), &arm) &&
         rnic_netq_armed(arm, from, netq->tx_ci)) {
         rnic_irq(netq->dev, netq->vector);

@@ -66,7 +66,7 @@ static void state_set(struct rnic_qp *qp, enum rnic_qp_state state)
                state_str(qp->state), state_str(state));
     qp->state = state;
     status_store(qp, offsetof(struct rnic_qp_status, state), state);
-    atomic_thread_fence(memory_order_seq_cst);
+    rnic_dma_fence(qp->dev);
 }
 
 /* ---- Turns ---- */

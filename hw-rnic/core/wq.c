@@ -128,7 +128,7 @@ bool rnic_sq_arm(struct rnic_qp *qp)
         return false;
     }
     /* wqe.h: the index is read again after sq_event became visible */
-    atomic_thread_fence(memory_order_seq_cst);
+    rnic_dma_fence(qp->dev);
     if (!rnic_sq_load_pi(qp)) {
         rnic_fault_local(qp, RNIC_EV_QP_FATAL);
         return false;

@@ -24,11 +24,13 @@
 #include "system/kvm.h"
 #include "system/runstate.h"
 #include "system/system.h"
+#include "system/tcg.h"
 #else
 #include "sysemu/iothread.h"
 #include "sysemu/kvm.h"
 #include "sysemu/runstate.h"
 #include "sysemu/sysemu.h"
+#include "sysemu/tcg.h"
 #endif
 #if RNIC_QEMU_AT_LEAST(10, 1)
 #include "system/memory.h"

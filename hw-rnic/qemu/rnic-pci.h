@@ -54,7 +54,8 @@ struct RnicState {
     bool in_main_loop; /* behind a virtual IOMMU; then there is no engine */
     Notifier machine_done;
     VMChangeStateEntry *vm_state;
-    bool quiesced; /* the VM is stopped; BQL */
+    bool quiesced;     /* the VM is stopped; BQL */
+    bool global_fence; /* the guest's own barriers are not executed */
 
     RnicVector *vectors;     /* config.vectors of them */
     RnicDoorbellPage *pages; /* RNIC_IOEVENTFDS, NULL without KVM */
@@ -102,6 +103,11 @@ void *rnic_dma_map(void *opaque, uint64_t addr, uint64_t *len,
                    enum rnic_dma_dir dir);
 void rnic_dma_unmap(void *opaque, void *ptr, uint64_t len,
                     enum rnic_dma_dir dir, uint64_t used);
+
+/* fence.c. BQL; the accelerator and the machine exist */
+void rnic_fence_init(RnicState *s);
+/* Engine thread; see rnic_host_ops */
+void rnic_fence(void *opaque);
 
 /* engine.c; BQL. All return after the engine has done it. */
 bool rnic_engine_start(RnicState *s, Error **errp);

@@ -25,6 +25,7 @@ static void raise_irq(void *opaque, unsigned vector)
 static const struct rnic_host_ops host_ops = {
     .dma_map = rnic_dma_map,
     .dma_unmap = rnic_dma_unmap,
+    .fence = rnic_fence,
     .raise_irq = raise_irq,
     .trace_enabled = rnic_core_trace_enabled,
     .trace = rnic_core_trace,
@@ -54,6 +55,7 @@ static bool init_core(RnicState *s, Error **errp)
         error_setg(errp, "%s", error->message);
         return false;
     }
+    rnic_fence_init(s);
     rnic_device_fault_admin_delay(s->core, s->fault_admin_delay);
     return true;
 }

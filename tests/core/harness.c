@@ -97,6 +97,16 @@ static void host_dma_unmap(void *opaque, void *ptr, uint64_t len,
     g_error("unmapped what was not mapped so");
 }
 
+static void host_fence(void *opaque)
+{
+    struct th_guest *guest = opaque;
+
+    atomic_thread_fence(memory_order_seq_cst);
+    if (guest->options.fence) {
+        guest->options.fence(guest);
+    }
+}
+
 static void host_raise_irq(void *opaque, unsigned vector)
 {
     struct th_guest *guest = opaque;
@@ -141,6 +151,7 @@ static void host_trace(void *opaque, enum rnic_trace_event event,
 static const struct rnic_host_ops host_ops = {
     .dma_map = host_dma_map,
     .dma_unmap = host_dma_unmap,
+    .fence = host_fence,
     .raise_irq = host_raise_irq,
     .trace_enabled = host_trace_enabled,
     .trace = host_trace,

@@ -34,6 +34,9 @@ struct th_options {
     const struct rnic_host_ops *ops;
     /* Doorbells are rung on the engine's thread and served there at once */
     bool kicks;
+    /* Called at each fence of the device: what the guest's processors stored
+     * becomes visible now at the latest */
+    void (*fence)(struct th_guest *guest);
     /* Called before each mapping and after each unmapping that the device
      * asked for; may change guest memory, and what the guest does on any
      * thread */

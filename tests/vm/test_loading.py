@@ -33,6 +33,35 @@ class Help(unittest.TestCase):
             self.assertRegex(done.stdout, rf'\n  {name}=<\w+>\s+- \w+', name)
 
 
+class Fences(unittest.TestCase):
+    """TCG translates no barrier of a guest that has one processor, and none
+    that is a locked instruction if one thread runs all processors. Then the
+    device must have the processors execute them."""
+
+    def fences(self, *arguments):
+        built = Device.prepare()
+        done = subprocess.run(
+            [built.qemu, '-nodefaults', '-no-user-config', '-display', 'none',
+             '-machine', 'q35', *arguments, '-plugin', built.plugin,
+             '-device', f'rnic,fabric-id={claim_fabric_id()}', '-trace',
+             'rnic_fence', '-S', '-monitor', 'stdio'],
+            input='quit\n', stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=120, check=False)
+        found = re.findall(r'\brnic_fence .*: membarrier\(\) ([01])$',
+                           done.stdout, re.M)
+        self.assertEqual(len(found), 1, done.stdout)
+        return found[0] == '1'
+
+    def test_one_processor_needs_them(self):
+        self.assertTrue(self.fences('-accel', 'tcg', '-smp', '1'))
+
+    def test_one_thread_needs_them(self):
+        self.assertTrue(self.fences('-accel', 'tcg,thread=single', '-smp', '2'))
+
+    def test_processors_with_threads_of_their_own_do_not(self):
+        self.assertFalse(self.fences('-accel', 'tcg,thread=multi', '-smp', '2'))
+
+
 class Ways(unittest.TestCase):
     """A whole VM, each with another place for the device."""
 
