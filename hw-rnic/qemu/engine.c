@@ -13,8 +13,8 @@
 #include "qapi/error.h"
 #include "qemu/error-report.h"
 #include "qemu/main-loop.h"
+#include "qemu/thread.h"
 #include "block/aio.h"
-#include "block/aio-wait.h"
 #include "rnic-pci.h"
 #include "hw/pci/pci.h"
 #include "trace.h"
@@ -99,15 +99,40 @@ static void engine_stop(void *opaque)
     rnic_device_reset(s->core);
 }
 
+struct call {
+    QEMUBHFunc *fn;
+    void *opaque;
+    QemuEvent done;
+};
+
+static void run_call(void *opaque)
+{
+    struct call *call = opaque;
+
+    call->fn(call->opaque);
+    qemu_event_set(&call->done);
+}
+
+/*
+ * aio_wait_bh_oneshot() would run the main loop's AioContext meanwhile. On a
+ * vCPU thread, which resets a function, that can take a wake-up from the main
+ * loop that was to tell it of an earlier timer: with the timers of the guest's
+ * processors unserved the guest stands still until something else happens.
+ */
 void rnic_engine_call(RnicState *s, QEMUBHFunc *fn, void *opaque)
 {
+    struct call call = { .fn = fn, .opaque = opaque };
+
     if (s->in_main_loop || !s->ctx) {
         /* Who has the BQL may do what the main loop does; and before the
          * machine is complete there is no engine */
         fn(opaque);
-    } else {
-        rnic_aio_wait_bh_oneshot(s->ctx, fn, opaque);
+        return;
     }
+    qemu_event_init(&call.done, false);
+    aio_bh_schedule_oneshot(s->ctx, run_call, &call);
+    qemu_event_wait(&call.done);
+    qemu_event_destroy(&call.done);
 }
 
 static void vm_state_changed(void *opaque, bool running, RunState state)

@@ -72,22 +72,6 @@
     aio_set_fd_handler(ctx, fd, true, read, NULL, NULL, NULL, opaque)
 #endif
 
-/*
- * Until 8.2 AIO_WAIT_WHILE() drops and retakes the lock of the context that
- * it waits for, so the caller has to hold it; 9.0 has no such lock.
- */
-#if RNIC_QEMU_AT_LEAST(9, 0)
-#define rnic_aio_wait_bh_oneshot(ctx, cb, opaque)                              \
-    aio_wait_bh_oneshot(ctx, cb, opaque)
-#else
-#define rnic_aio_wait_bh_oneshot(ctx, cb, opaque)                              \
-    do {                                                                       \
-        aio_context_acquire(ctx);                                              \
-        aio_wait_bh_oneshot(ctx, cb, opaque);                                  \
-        aio_context_release(ctx);                                              \
-    } while (0)
-#endif
-
 /* 9.2 has a setter for the plain reset hook */
 #if !RNIC_QEMU_AT_LEAST(9, 2)
 #define device_class_set_legacy_reset(dc, fn) ((dc)->reset = (fn))
