@@ -68,7 +68,54 @@ static uint16_t known_or(bool known, uint16_t value, uint16_t otherwise)
     return known && value != RNIC_MPA_IRD_ORD_NONE ? value : otherwise;
 }
 
-/* Sends a rejecting Reply and closes; 0, or -errno: the peer is gone */
+void rnic_conn_end_rejected(struct rnic_cm_conn *conn)
+{
+    rnic_stream_close(conn->stream, true);
+    conn->stream = NULL;
+    rnic_conn_free(conn);
+}
+
+static void rejected_over(struct rnic_timer *timer)
+{
+    rnic_conn_end_rejected(rnic_owner(timer, struct rnic_cm_conn, timer));
+}
+
+/* The peer closed, or sent what nobody reads: it had all the time it wanted */
+static void rejected_ready(struct rnic_stream *stream, uint32_t events)
+{
+    if (rnic_stream_peek(stream) != -EAGAIN) {
+        rnic_conn_end_rejected(stream->owner);
+    }
+}
+
+/* The Reply was sent: the connection is no one's any more, but the peer's */
+static void await_peer_close(struct rnic_cm_conn *conn)
+{
+    struct rnic_cm *cm = conn->dev->cm;
+
+    if (conn->conn_id) {
+        g_hash_table_remove(cm->requests, GUINT_TO_POINTER(conn->conn_id));
+        conn->conn_id = 0;
+    }
+    rnic_listener_release(conn);
+    if (conn->state == CONN_AWAIT_REQUEST) {
+        g_queue_unlink(&cm->half_open, &conn->waiting_link);
+    }
+    conn->state = CONN_REJECTED;
+    g_clear_pointer(&conn->setup, g_free);
+    g_queue_push_tail_link(&cm->rejected, &conn->waiting_link);
+    conn->stream->ready = rejected_ready;
+    rnic_stream_want(conn->stream, EPOLLIN);
+    rnic_timer_arm(conn->dev, &conn->timer, RNIC_CONN_REJECTED_US,
+                   rejected_over);
+    /* Who waits longest makes room, which may be this one; never a set-up */
+    if (cm->half_open.length + cm->rejected.length > RNIC_CONN_WAITING_MAX) {
+        rnic_conn_end_rejected(cm->rejected.head->data);
+    }
+}
+
+/* Sends a rejecting Reply; 0, or -errno: the peer is gone. Either way @conn is
+ * not the caller's any more. */
 static int reject(struct rnic_cm_conn *conn, const uint8_t *pdata,
                   uint16_t pdata_len)
 {
@@ -80,8 +127,11 @@ static int reject(struct rnic_cm_conn *conn, const uint8_t *pdata,
     reply.ulp_data = pdata;
     reply.ulp_len = pdata_len;
     err = rnic_conn_send_frame(conn, &reply);
-    rnic_stream_close(conn->stream, err == 0);
-    conn->stream = NULL;
+    if (err) {
+        rnic_conn_free(conn);
+    } else {
+        await_peer_close(conn);
+    }
     return err;
 }
 
@@ -115,12 +165,13 @@ static void request_ready(struct rnic_stream *stream, uint32_t events)
     rnic_timer_cancel(&conn->timer);
     if (request->p2p && !dev->config.rtr) {
         /* RFC 6581 section 9.2 has no way to say 'no form at all' */
+        rnic_trace(dev, cm,
+                   "rejected: peer-to-peer mode asked for, and no "
+                   "ready-to-receive form is configured");
         reject(conn, NULL, 0);
-        rnic_conn_drop(conn, "peer-to-peer mode asked for, and no "
-                             "ready-to-receive form is configured");
         return;
     }
-    g_queue_unlink(&dev->cm->half_open, &conn->half_open_link);
+    g_queue_unlink(&dev->cm->half_open, &conn->waiting_link);
     conn->state = CONN_REQUESTED;
     rnic_listener_request(conn);
     conn->conn_id = dev->cm->next_conn_id++;
@@ -317,11 +368,13 @@ enum rnic_admin_status rnic_cm_reject(struct rnic_device *dev,
     if (status != RNIC_ADMIN_OK) {
         return status;
     }
-    if (conn->state == CONN_GONE || reject(conn, pdata, pdata_len)) {
-        status = RNIC_ADMIN_CONN_GONE;
-    } else {
-        rnic_stat_inc(dev, RNIC_STAT_rejects);
+    if (conn->state == CONN_GONE) {
+        rnic_conn_free(conn);
+        return RNIC_ADMIN_CONN_GONE;
     }
-    rnic_conn_free(conn);
-    return status;
+    if (reject(conn, pdata, pdata_len)) {
+        return RNIC_ADMIN_CONN_GONE;
+    }
+    rnic_stat_inc(dev, RNIC_STAT_rejects);
+    return RNIC_ADMIN_OK;
 }

@@ -13,6 +13,17 @@
 #include "qp.h"
 #include "wire/mpa-negotiate.h"
 
+/* Most connections of peers that have not sent a whole MPA Request, or whose
+ * Request was rejected and that have not closed yet */
+#define RNIC_CONN_WAITING_MAX 256
+/*
+ * A FIN that is there when the peer looks at the Reply can cost it the private
+ * data: Linux's siw reports the end of the connection, which its socket tells
+ * it first. A peer that is rejected closes, so the device's FIN waits for the
+ * peer's, and for no longer than this.
+ */
+#define RNIC_CONN_REJECTED_US 2000000
+
 struct rnic_cm {
     struct rnic_device *dev;
     bool link_up;
@@ -20,6 +31,7 @@ struct rnic_cm {
     struct rnic_listener *listeners[RNIC_MAX_LISTEN];
     GQueue conns;         /* struct rnic_cm_conn, in every state */
     GQueue half_open;     /* those in AWAIT_REQUEST, the oldest first */
+    GQueue rejected;      /* those in REJECTED, the oldest first */
     GHashTable *requests; /* conn_id -> responder not yet answered */
     uint32_t next_conn_id;
 };
@@ -33,6 +45,7 @@ enum rnic_conn_state {
     CONN_AWAIT_REQUEST,
     CONN_REQUESTED, /* the guest has to ACCEPT or REJECT */
     CONN_GONE,      /* as REQUESTED, but the peer left */
+    CONN_REJECTED,  /* the peer has the Reply, and closes first */
     /* Both */
     CONN_UP, /* the stream is the QP's */
 };
@@ -49,8 +62,9 @@ struct rnic_conn_setup {
 
 struct rnic_cm_conn {
     struct rnic_device *dev;
-    GList link;           /* in cm->conns */
-    GList half_open_link; /* AWAIT_REQUEST: in cm->half_open */
+    GList link; /* in cm->conns */
+    /* AWAIT_REQUEST: in cm->half_open; REJECTED: in cm->rejected */
+    GList waiting_link;
     enum rnic_conn_state state;
     bool initiator;
     bool in_fabric;  /* inside a loopback fabric */
@@ -159,5 +173,7 @@ void rnic_conn_accepted(struct rnic_listener *listener, int fd,
 /* The peer of a responder that the guest was not told of, or did not answer
  * yet, is gone, or must go */
 void rnic_conn_drop(struct rnic_cm_conn *conn, const char *why);
+/* FIN, without waiting any longer for the peer's */
+void rnic_conn_end_rejected(struct rnic_cm_conn *conn);
 
 #endif

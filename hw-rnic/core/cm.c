@@ -6,9 +6,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Most connections of peers that have not sent a whole MPA Request */
-#define HALF_OPEN_MAX 256
-
 /* A connection is a descriptor, and so are listeners and claims: what the
  * administrator's hard limit grants is used */
 static void raise_file_limit(struct rnic_device *dev)
@@ -36,6 +33,7 @@ void rnic_cm_init(struct rnic_device *dev)
     cm->requests = g_hash_table_new(NULL, NULL);
     g_queue_init(&cm->conns);
     g_queue_init(&cm->half_open);
+    g_queue_init(&cm->rejected);
     raise_file_limit(dev);
     cm->diag_fd = rnic_diag_open();
     if (cm->diag_fd < 0) {
@@ -63,6 +61,13 @@ void rnic_cm_reset(struct rnic_device *dev)
     cm->link_up = true;
 }
 
+void rnic_cm_quiesce(struct rnic_device *dev)
+{
+    while (dev->cm->rejected.head) {
+        rnic_conn_end_rejected(dev->cm->rejected.head->data);
+    }
+}
+
 void rnic_cm_fini(struct rnic_device *dev)
 {
     if (!dev->cm) {
@@ -78,6 +83,19 @@ void rnic_cm_fini(struct rnic_device *dev)
 
 /* ---- Connections ---- */
 
+/* Who says nothing makes room, and before that who has been answered: peers
+ * cannot use up what there is so */
+static void make_room(struct rnic_cm *cm)
+{
+    if (cm->rejected.length) {
+        rnic_conn_end_rejected(cm->rejected.head->data);
+    } else if (cm->half_open.length) {
+        rnic_conn_drop(cm->half_open.head->data,
+                       "it sent no MPA Request yet, and newer ones need its "
+                       "place");
+    }
+}
+
 struct rnic_cm_conn *rnic_conn_new(struct rnic_device *dev,
                                    enum rnic_conn_state state, bool initiator)
 {
@@ -85,13 +103,9 @@ struct rnic_cm_conn *rnic_conn_new(struct rnic_device *dev,
     struct rnic_cm_conn *conn;
     unsigned max = dev->config.max_connections;
 
-    /* Who says nothing makes room: peers cannot use up what there is so */
-    if (cm->half_open.length >= HALF_OPEN_MAX ||
-        (cm->conns.length >= (max ? max : RNIC_MAX_QP) &&
-         cm->half_open.length)) {
-        rnic_conn_drop(cm->half_open.head->data,
-                       "it sent no MPA Request yet, and newer ones need its "
-                       "place");
+    if (cm->half_open.length + cm->rejected.length >= RNIC_CONN_WAITING_MAX ||
+        cm->conns.length >= (max ? max : RNIC_MAX_QP)) {
+        make_room(cm);
     }
     if (cm->conns.length >= (max ? max : RNIC_MAX_QP)) {
         rnic_trace(dev, cm, "too many connections: %u", cm->conns.length);
@@ -103,10 +117,10 @@ struct rnic_cm_conn *rnic_conn_new(struct rnic_device *dev,
     conn->initiator = initiator;
     conn->setup = g_new0(struct rnic_conn_setup, 1);
     conn->link.data = conn;
+    conn->waiting_link.data = conn;
     g_queue_push_tail_link(&cm->conns, &conn->link);
     if (state == CONN_AWAIT_REQUEST) {
-        conn->half_open_link.data = conn;
-        g_queue_push_tail_link(&cm->half_open, &conn->half_open_link);
+        g_queue_push_tail_link(&cm->half_open, &conn->waiting_link);
     }
     return conn;
 }
@@ -143,7 +157,9 @@ void rnic_conn_free(struct rnic_cm_conn *conn)
         g_hash_table_remove(cm->requests, GUINT_TO_POINTER(conn->conn_id));
     }
     if (conn->state == CONN_AWAIT_REQUEST) {
-        g_queue_unlink(&cm->half_open, &conn->half_open_link);
+        g_queue_unlink(&cm->half_open, &conn->waiting_link);
+    } else if (conn->state == CONN_REJECTED) {
+        g_queue_unlink(&cm->rejected, &conn->waiting_link);
     }
     g_queue_unlink(&cm->conns, &conn->link);
     g_free(conn->setup);
@@ -530,6 +546,9 @@ static void end_connections(struct rnic_cm *cm,
         case CONN_AWAIT_REQUEST:
         case CONN_REQUESTED:
             rnic_conn_drop(conn, "local address removed or link down");
+            break;
+        case CONN_REJECTED:
+            rnic_conn_end_rejected(conn);
             break;
         case CONN_UP:
             kill_up(conn, RNIC_CM_ADDR_GONE);

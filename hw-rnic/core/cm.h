@@ -16,6 +16,8 @@ void rnic_cm_init(struct rnic_device *dev);
 void rnic_cm_fini(struct rnic_device *dev);
 /* Every listener and every connection in setup goes, without events */
 void rnic_cm_reset(struct rnic_device *dev);
+/* The engine will not run for a while: what only waits for its peer ends */
+void rnic_cm_quiesce(struct rnic_device *dev);
 
 enum rnic_admin_status rnic_cm_listen(struct rnic_device *dev,
                                       const struct rnic_cmd_listen *cmd,

@@ -248,6 +248,7 @@ void rnic_device_fatal(struct rnic_device *dev, enum rnic_dev_error error)
 
 void rnic_device_quiesce(rnic_device *dev)
 {
+    rnic_cm_quiesce(dev);
     dev->quiesced = true;
     rnic_trace(dev, device, "quiesced");
 }

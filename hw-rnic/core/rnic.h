@@ -109,7 +109,7 @@ void rnic_device_kick(rnic_device *dev, uint64_t offset, unsigned size);
  * closed at once (RST) */
 void rnic_device_reset(rnic_device *dev);
 
-/* [engine] While quiesced the engine touches no guest memory; sockets stay
+/* [engine] While quiesced the engine touches no guest memory; connections stay
  * open and fill. Doorbells are kept. Nests not. */
 void rnic_device_quiesce(rnic_device *dev);
 void rnic_device_resume(rnic_device *dev);

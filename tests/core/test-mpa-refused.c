@@ -336,7 +336,8 @@ static void thousand_silent_ones(struct iw_peer *p, int *silent)
                      ==, RNIC_ADMIN_OK);
     close(p->fd);
     p->fd = -1;
-    th_wait(!p->guest->dev->draining.length);
+    th_wait(!p->guest->dev->cm->conns.length &&
+            !p->guest->dev->draining.length);
 }
 
 static void test_a_thousand_silent_ones(void)
@@ -360,8 +361,8 @@ static void test_a_thousand_silent_ones(void)
     iw_free(&p);
 }
 
-/* After a graceful close the device waits for the peer's FIN, but not for ever
- * and not for everything */
+/* After a rejection the device waits for the peer's FIN, but not for ever and
+ * not for everything */
 static void test_closed_connection_does_not_linger(void)
 {
     g_autofree uint8_t *octets = g_malloc0(1 << 20);
@@ -370,17 +371,20 @@ static void test_closed_connection_does_not_linger(void)
     for (chatty = 0; chatty < 2; chatty++) {
         struct rnic_aeqe event;
         struct raw_frame reply;
+        struct rnic_device *dev;
         struct iw_peer p;
         uint64_t sent;
 
         start(&p, 0);
+        dev = p.guest->dev;
         mpa_request(&p, 0, 1, NULL, 0, &event);
         g_assert_cmpuint(
             th_reject(p.guest, GUINT32_FROM_LE(event.conn_id), NULL), ==,
             RNIC_ADMIN_OK);
         raw_recv_frame(p.fd, true, &reply);
-        g_assert_cmpuint(p.guest->dev->draining.length, ==, 1);
-        for (sent = 0; chatty && p.guest->dev->draining.length;) {
+        g_assert_cmpuint(dev->cm->conns.length + dev->draining.length, ==, 1);
+        for (sent = 0;
+             chatty && dev->cm->conns.length + dev->draining.length;) {
             ssize_t n;
 
             th_step(0);
@@ -392,7 +396,7 @@ static void test_closed_connection_does_not_linger(void)
             /* It and both socket buffers */
             g_assert_cmpuint(sent, <, 64 << 20);
         }
-        th_wait(p.guest->dev->draining.length == 0);
+        th_wait(!dev->cm->conns.length && !dev->draining.length);
         iw_check_after(&p);
         iw_free(&p);
     }

@@ -6,6 +6,7 @@
 #include "mpa-steps.h"
 
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* The connection carries data both ways, the peer's first; and ends */
@@ -277,7 +278,8 @@ static void rejected(uint8_t flags, uint8_t rev, uint16_t block_len)
     g_assert_cmpuint(reply.rev, ==, rev);
     g_assert_cmpmem(reply.pd + block_len, reply.pd_len - block_len, "go away",
                     7);
-    /* FIN, so that it arrives */
+    /* FIN, so that it arrives; and behind the peer's: test-cm-reject */
+    shutdown(p.fd, SHUT_WR);
     g_assert_false(raw_closed(p.fd, &rest));
     g_assert_cmpuint(rest, ==, 0);
     g_assert_cmpuint(th_events(p.guest), ==, 0);

@@ -173,6 +173,7 @@ static bool start_responder(struct replay *r)
         raw_recv_frame(r->peer.fd, true, &got);
         g_assert_cmphex(got.flags & (RAW_R | RAW_S), ==, RAW_R | RAW_S);
         g_assert_cmpmem(got.pd + 4, got.pd_len - 4, reply->pd, reply->pd_len);
+        shutdown(r->peer.fd, SHUT_WR);
         g_assert_false(raw_closed(r->peer.fd, NULL));
         return false;
     }
