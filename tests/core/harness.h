@@ -18,7 +18,7 @@
 #define TH_PAGE       4096u
 /* Where guest memory starts in DMA space: not where it is in this process */
 #define TH_BASE       0x7f4000000000ull
-#define TH_TIMEOUT_MS 20000
+#define TH_TIMEOUT_MS 60000
 #define TH_PD         7
 #define TH_ERRORS     4096
 
@@ -127,8 +127,12 @@ void th_check_filled(const uint8_t *ptr, size_t len, uint32_t seed);
 
 /* Runs engines with work once, waiting up to @timeout_ms for some */
 void th_step(int timeout_ms);
-/* Runs engines for this long */
+/* Runs engines for this long, and on until they rest */
 void th_run_for(unsigned ms);
+/* Runs them until they rest; that of @guest must come to rest, and soon */
+void th_settle(struct th_guest *guest);
+/* The device is ready, and answers a command */
+void th_still_works(struct th_guest *guest);
 uint64_t th_now_ms(void);
 /* Runs engines until @condition holds; if it never does, the test fails */
 #define th_wait(condition)                                                     \

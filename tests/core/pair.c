@@ -6,6 +6,20 @@
 
 static const char *const addresses[2] = { "10.0.0.1", "10.0.0.2" };
 
+void pair_add(const char *suite, const char *name, GTestDataFunc test)
+{
+    g_autofree char *off = g_strdup_printf("%s/crc-off/%s", suite, name);
+    g_autofree char *on = g_strdup_printf("%s/crc-on/%s", suite, name);
+
+    g_test_add_data_func(off, GINT_TO_POINTER(RNIC_CRC_OFF), test);
+    g_test_add_data_func(on, GINT_TO_POINTER(RNIC_CRC_ON), test);
+}
+
+enum rnic_crc_policy pair_crc(gconstpointer data)
+{
+    return GPOINTER_TO_INT(data);
+}
+
 void pair_options_init(struct pair_options *options, enum rnic_crc_policy crc)
 {
     unsigned i;
@@ -78,6 +92,35 @@ void pair_free(struct pair *pair)
     if (!pair->options.self) {
         th_guest_free(pair->guest[1]);
     }
+}
+
+uint32_t pair_huge_mr(struct pair *pair, unsigned side, uint64_t *memory)
+{
+    struct th_guest *guest = pair->guest[side];
+    struct rnic_asqe cmd = { .opcode = RNIC_CMD_REG_MR };
+    struct rnic_acqe resp;
+    uint64_t root = th_alloc(guest, TH_PAGE, TH_PAGE);
+    uint64_t *top = th_ptr(guest, root);
+    unsigned i, j;
+
+    *memory = th_alloc(guest, 2 << 20, 2 << 20);
+    for (i = 0; i < 2; i++) {
+        uint64_t table = th_alloc(guest, TH_PAGE, TH_PAGE);
+        uint64_t *entries = th_ptr(guest, table);
+
+        top[i] = GUINT64_TO_LE(table);
+        for (j = 0; j < 512; j++) {
+            entries[j] = GUINT64_TO_LE(*memory);
+        }
+    }
+    cmd.reg_mr.pdn = GUINT32_TO_LE(TH_PD);
+    cmd.reg_mr.access = GUINT32_TO_LE(RNIC_ACCESS_ALL);
+    cmd.reg_mr.buf.addr = GUINT64_TO_LE(root);
+    cmd.reg_mr.buf.length = GUINT64_TO_LE(1ull << 31);
+    cmd.reg_mr.buf.levels = 2;
+    cmd.reg_mr.buf.page_shift = 21;
+    g_assert_cmpuint(th_admin(guest, &cmd, &resp), ==, RNIC_ADMIN_OK);
+    return GUINT32_FROM_LE(resp.mr.stag);
 }
 
 struct rnic_sge pair_sge(struct pair *pair, unsigned side, uint64_t offset,

@@ -10,6 +10,11 @@
 
 #define PAIR_IOVA 0x100000ull
 
+/* A test in two: SUITE/crc-off/NAME and SUITE/crc-on/NAME. What @test is given
+ * is for pair_crc(). */
+void pair_add(const char *suite, const char *name, GTestDataFunc test);
+enum rnic_crc_policy pair_crc(gconstpointer data);
+
 struct pair_options {
     enum rnic_crc_policy crc;
     bool self;         /* both QPs on one device */
@@ -43,6 +48,9 @@ void pair_connect(struct pair *pair, const struct th_connect *params);
 void pair_start(struct pair *pair, enum rnic_crc_policy crc);
 void pair_free(struct pair *pair);
 
+/* A region of 2 GiB of @side with all rights, whose pages are all the same 2 MiB
+ * of memory, at *@memory */
+uint32_t pair_huge_mr(struct pair *pair, unsigned side, uint64_t *memory);
 /* An SGE in the buffer of @side, from @offset on */
 struct rnic_sge pair_sge(struct pair *pair, unsigned side, uint64_t offset,
                          uint32_t len);

@@ -6,40 +6,6 @@
 
 #include <string.h>
 
-static enum rnic_crc_policy crc_of(gconstpointer data)
-{
-    return GPOINTER_TO_INT(data);
-}
-
-/* A region of 2 GiB whose pages are all the same 2 MiB of memory */
-static uint32_t huge_mr(struct th_guest *guest, uint64_t *memory)
-{
-    struct rnic_asqe cmd = { .opcode = RNIC_CMD_REG_MR };
-    struct rnic_acqe resp;
-    uint64_t root = th_alloc(guest, TH_PAGE, TH_PAGE);
-    uint64_t *top = th_ptr(guest, root);
-    unsigned i, j;
-
-    *memory = th_alloc(guest, 2 << 20, 2 << 20);
-    for (i = 0; i < 2; i++) {
-        uint64_t table = th_alloc(guest, TH_PAGE, TH_PAGE);
-        uint64_t *entries = th_ptr(guest, table);
-
-        top[i] = GUINT64_TO_LE(table);
-        for (j = 0; j < 512; j++) {
-            entries[j] = GUINT64_TO_LE(*memory);
-        }
-    }
-    cmd.reg_mr.pdn = GUINT32_TO_LE(TH_PD);
-    cmd.reg_mr.access = GUINT32_TO_LE(RNIC_ACCESS_ALL);
-    cmd.reg_mr.buf.addr = GUINT64_TO_LE(root);
-    cmd.reg_mr.buf.length = GUINT64_TO_LE(1ull << 31);
-    cmd.reg_mr.buf.levels = 2;
-    cmd.reg_mr.buf.page_shift = 21;
-    g_assert_cmpuint(th_admin(guest, &cmd, &resp), ==, RNIC_ADMIN_OK);
-    return GUINT32_FROM_LE(resp.mr.stag);
-}
-
 static void test_message_of_two_gibibytes(void)
 {
     struct pair_options options;
@@ -56,9 +22,9 @@ static void test_message_of_two_gibibytes(void)
     pair_options_init(&options, RNIC_CRC_OFF);
     pair_new(&p, &options);
     pair_connect(&p, NULL);
-    stag = huge_mr(p.guest[0], &from);
+    stag = pair_huge_mr(&p, 0, &from);
     wr.sge[0] = th_sge(stag, 0, 1u << 31);
-    wr.remote_stag = huge_mr(p.guest[1], &to);
+    wr.remote_stag = pair_huge_mr(&p, 1, &to);
     th_fill(th_ptr(p.guest[0], from), 2 << 20, 1);
     th_post_send(p.qp[0], &wr, 1);
     pair_wait_send(&p, 0, 1, RNIC_WC_SUCCESS, NULL);
@@ -145,30 +111,36 @@ static void storm(struct pair *p, unsigned rounds, bool stalls)
     g_assert_cmpuint(th_stat(p->guest[0], RNIC_STAT_term_sent), ==, 0);
 }
 
+/* A storm with the same octets at the same places: nothing may have changed */
+static void storm_of_same(struct pair *p, const struct pair_options *options,
+                          unsigned rounds, bool stalls)
+{
+    pair_new(p, options);
+    pair_connect(p, NULL);
+    th_fill(p->buf[0].ptr, p->buf[0].len, 1);
+    memcpy(p->buf[1].ptr, p->buf[0].ptr, p->buf[0].len);
+    storm(p, rounds, stalls);
+    th_check_filled(p->buf[0].ptr, 3 << 20, 1);
+    th_check_filled(p->buf[1].ptr, 3 << 20, 1);
+}
+
 static void test_both_ways_at_once(gconstpointer data)
 {
+    struct pair_options options;
     struct pair p;
 
-    pair_start(&p, crc_of(data));
-    th_fill(p.buf[0].ptr, p.buf[0].len, 1);
-    memcpy(p.buf[1].ptr, p.buf[0].ptr, p.buf[0].len);
-    storm(&p, 2000, false);
-    /* Same octets at the same places: nothing may have changed */
-    th_check_filled(p.buf[0].ptr, 3 << 20, 1);
-    th_check_filled(p.buf[1].ptr, 3 << 20, 1);
+    pair_options_init(&options, pair_crc(data));
+    storm_of_same(&p, &options, 2000, false);
     pair_free(&p);
 }
 
 static void test_both_ways_with_stalls(gconstpointer data)
 {
+    struct pair_options options;
     struct pair p;
 
-    pair_start(&p, crc_of(data));
-    th_fill(p.buf[0].ptr, p.buf[0].len, 1);
-    memcpy(p.buf[1].ptr, p.buf[0].ptr, p.buf[0].len);
-    storm(&p, 1000, true);
-    th_check_filled(p.buf[0].ptr, 3 << 20, 1);
-    th_check_filled(p.buf[1].ptr, 3 << 20, 1);
+    pair_options_init(&options, pair_crc(data));
+    storm_of_same(&p, &options, 1000, true);
     pair_free(&p);
 }
 
@@ -181,7 +153,7 @@ static void test_messages_behind_a_full_tcp(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_options_init(&options, crc_of(data));
+    pair_options_init(&options, pair_crc(data));
     options.buf_len = 16 << 20;
     options.attr[0].sq_depth = 256;
     options.attr[1].rq_depth = 256;
@@ -211,15 +183,9 @@ static void test_small_fpdus(gconstpointer data)
     struct pair_options options;
     struct pair p;
 
-    pair_options_init(&options, crc_of(data));
+    pair_options_init(&options, pair_crc(data));
     options.fpdu_max = 128;
-    pair_new(&p, &options);
-    pair_connect(&p, NULL);
-    th_fill(p.buf[0].ptr, p.buf[0].len, 1);
-    memcpy(p.buf[1].ptr, p.buf[0].ptr, p.buf[0].len);
-    storm(&p, 200, false);
-    th_check_filled(p.buf[0].ptr, 3 << 20, 1);
-    th_check_filled(p.buf[1].ptr, 3 << 20, 1);
+    storm_of_same(&p, &options, 200, false);
     pair_free(&p);
 }
 
@@ -228,27 +194,13 @@ static void test_device_connects_to_itself(gconstpointer data)
     struct pair_options options;
     struct pair p;
 
-    pair_options_init(&options, crc_of(data));
+    pair_options_init(&options, pair_crc(data));
     options.self = true;
-    pair_new(&p, &options);
-    pair_connect(&p, NULL);
-    th_fill(p.buf[0].ptr, p.buf[0].len, 1);
-    memcpy(p.buf[1].ptr, p.buf[0].ptr, p.buf[0].len);
-    storm(&p, 500, false);
-    th_check_filled(p.buf[1].ptr, 3 << 20, 1);
+    storm_of_same(&p, &options, 500, false);
     g_assert_cmpuint(th_qp_modify(p.qp[0], RNIC_QPS_CLOSING), ==,
                      RNIC_ADMIN_OK);
     pair_wait_error(&p);
     pair_free(&p);
-}
-
-static void add(const char *name, GTestDataFunc test)
-{
-    g_autofree char *off = g_strdup_printf("/bulk/crc-off/%s", name);
-    g_autofree char *on = g_strdup_printf("/bulk/crc-on/%s", name);
-
-    g_test_add_data_func(off, GINT_TO_POINTER(RNIC_CRC_OFF), test);
-    g_test_add_data_func(on, GINT_TO_POINTER(RNIC_CRC_ON), test);
 }
 
 int main(int argc, char **argv)
@@ -256,10 +208,12 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/bulk/message-of-two-gibibytes",
                     test_message_of_two_gibibytes);
-    add("both-ways-at-once", test_both_ways_at_once);
-    add("both-ways-with-stalls", test_both_ways_with_stalls);
-    add("messages-behind-a-full-tcp", test_messages_behind_a_full_tcp);
-    add("small-fpdus", test_small_fpdus);
-    add("device-connects-to-itself", test_device_connects_to_itself);
+    pair_add("/bulk", "both-ways-at-once", test_both_ways_at_once);
+    pair_add("/bulk", "both-ways-with-stalls", test_both_ways_with_stalls);
+    pair_add("/bulk", "messages-behind-a-full-tcp",
+             test_messages_behind_a_full_tcp);
+    pair_add("/bulk", "small-fpdus", test_small_fpdus);
+    pair_add("/bulk", "device-connects-to-itself",
+             test_device_connects_to_itself);
     return g_test_run();
 }

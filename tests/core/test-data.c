@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-static enum rnic_crc_policy crc_of(gconstpointer data)
-{
-    return GPOINTER_TO_INT(data);
-}
-
 /* Octets around which segments, pages and words end */
 static const uint32_t sizes[] = {
     0,     1,     2,     3,      4,       5,       7,      8,
@@ -37,7 +32,7 @@ static void test_writes_of_all_sizes(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     for (i = 0; i < G_N_ELEMENTS(sizes); i++) {
         uint64_t offset = 1001 + i;
 
@@ -62,7 +57,7 @@ static void test_sends_of_all_sizes(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     for (i = 0; i < G_N_ELEMENTS(sizes); i++) {
         memset(p.buf[1].ptr, 0xee, sizes[i] + 8192);
         th_fill(p.buf[0].ptr + 77, sizes[i], i);
@@ -86,7 +81,7 @@ static void test_reads_of_all_sizes(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     for (i = 0; i < G_N_ELEMENTS(sizes); i++) {
         memset(p.buf[0].ptr, 0xee, sizes[i] + 8192);
         th_fill(p.buf[1].ptr + 1003, sizes[i], i);
@@ -157,7 +152,7 @@ static void test_scatter_gather(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     for (i = 0; i < 16; i++) {
         total += lens[i];
     }
@@ -259,7 +254,7 @@ static void test_never_more_reads_than_ord(gconstpointer data)
     uint64_t fpdus;
     unsigned i;
 
-    pair_options_init(&options, crc_of(data));
+    pair_options_init(&options, pair_crc(data));
     pair_new(&p, &options);
     pair_connect(&p, &params);
     fpdus = th_stat(p.guest[0], RNIC_STAT_tx_fpdus);
@@ -283,7 +278,7 @@ static void test_inline(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     for (i = 0; i < G_N_ELEMENTS(lens); i++) {
         struct th_wr wr = {
             .opcode = RNIC_WR_WRITE,
@@ -316,7 +311,7 @@ static void test_fence_waits_for_the_reads_before(gconstpointer data)
     struct pair p;
     uint64_t fpdus;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     pair_post_recv(&p, 1, 10, 0, 100);
     pair_post_recv(&p, 1, 11, 0, 100);
     fpdus = th_stat(p.guest[0], RNIC_STAT_tx_fpdus);
@@ -345,7 +340,7 @@ static void test_completions_are_in_submit_order(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     for (i = 0; i < 42; i++) {
         enum rnic_wr_opcode opcode = opcodes[i % G_N_ELEMENTS(opcodes)];
 
@@ -368,7 +363,7 @@ static void test_unsignalled_completes_silently(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     /* Round the ring of 64 many times */
     for (i = 0; i < 1000; i++) {
         struct th_wr wr = {
@@ -414,7 +409,7 @@ static void test_solicited(gconstpointer data)
     struct rnic_cqe cqe;
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     pair_post_recv(&p, 1, 1, 0, 100);
     pair_post_recv(&p, 1, 2, 0, 100);
     th_cq_arm(p.qp[1]->attr.recv_cq, RNIC_CQ_ARM_SOLICITED);
@@ -440,7 +435,7 @@ static void test_shared_receive_queue(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_options_init(&options, crc_of(data));
+    pair_options_init(&options, pair_crc(data));
     pair_new(&p, &options);
     th_qp_free(p.qp[1]);
     options.attr[1].srq = th_srq_new(p.guest[1], 64, 0);
@@ -466,37 +461,30 @@ static void test_shared_receive_queue(gconstpointer data)
     pair_free(&p);
 }
 
-static void add(const char *name, GTestDataFunc test)
-{
-    g_autofree char *off = g_strdup_printf("/data/crc-off/%s", name);
-    g_autofree char *on = g_strdup_printf("/data/crc-on/%s", name);
-
-    g_test_add_data_func(off, GINT_TO_POINTER(RNIC_CRC_OFF), test);
-    g_test_add_data_func(on, GINT_TO_POINTER(RNIC_CRC_ON), test);
-}
-
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    add("writes-of-all-sizes", test_writes_of_all_sizes);
-    add("sends-of-all-sizes", test_sends_of_all_sizes);
-    add("reads-of-all-sizes", test_reads_of_all_sizes);
+    pair_add("/data", "writes-of-all-sizes", test_writes_of_all_sizes);
+    pair_add("/data", "sends-of-all-sizes", test_sends_of_all_sizes);
+    pair_add("/data", "reads-of-all-sizes", test_reads_of_all_sizes);
     g_test_add_func("/data/not-copied-with-crc-off",
                     test_payload_is_not_copied_with_crc_off);
     g_test_add_func("/data/copied-once-with-crc-on",
                     test_payload_is_copied_once_with_crc_on);
-    add("scatter-gather", test_scatter_gather);
+    pair_add("/data", "scatter-gather", test_scatter_gather);
     g_test_add_func("/data/read-into-many-sinks-respects-ord",
                     test_read_into_many_sinks_respects_ord);
-    add("never-more-reads-than-ord", test_never_more_reads_than_ord);
-    add("inline", test_inline);
-    add("fence-waits-for-the-reads-before",
-        test_fence_waits_for_the_reads_before);
-    add("completions-are-in-submit-order",
-        test_completions_are_in_submit_order);
-    add("unsignalled-completes-silently", test_unsignalled_completes_silently);
+    pair_add("/data", "never-more-reads-than-ord",
+             test_never_more_reads_than_ord);
+    pair_add("/data", "inline", test_inline);
+    pair_add("/data", "fence-waits-for-the-reads-before",
+             test_fence_waits_for_the_reads_before);
+    pair_add("/data", "completions-are-in-submit-order",
+             test_completions_are_in_submit_order);
+    pair_add("/data", "unsignalled-completes-silently",
+             test_unsignalled_completes_silently);
     g_test_add_func("/data/sig-all", test_sig_all);
-    add("solicited", test_solicited);
-    add("shared-receive-queue", test_shared_receive_queue);
+    pair_add("/data", "solicited", test_solicited);
+    pair_add("/data", "shared-receive-queue", test_shared_receive_queue);
     return g_test_run();
 }

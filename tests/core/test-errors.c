@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-static enum rnic_crc_policy crc_of(gconstpointer data)
-{
-    return GPOINTER_TO_INT(data);
-}
-
 #define TERM(layer, etype, code) ((layer) << 16 | (etype) << 8 | (code))
 
 static uint32_t query_term(struct th_qp *qp)
@@ -188,7 +183,7 @@ static void test_write_exactly_to_the_end(gconstpointer data)
 {
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     th_fill(p.buf[0].ptr + p.buf[0].len - 100, 100, 1);
     pair_post(&p, 0, RNIC_WR_WRITE, 1, p.buf[0].len - 100, 100, 0);
     pair_post(&p, 0, RNIC_WR_READ, 2, p.buf[0].len - 100, 100, 0);
@@ -207,7 +202,7 @@ static void test_send_without_receive(gconstpointer data)
 {
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     pair_post(&p, 0, RNIC_WR_SEND, 1, 0, 100, 0);
     pair_wait_error(&p);
     check_terminate(&p, 1, TERM(1, 2, 0x02));
@@ -223,7 +218,7 @@ static void test_empty_send_without_receive(gconstpointer data)
 {
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     pair_post(&p, 0, RNIC_WR_SEND, 1, 0, 0, 0);
     pair_wait_error(&p);
     check_terminate(&p, 1, TERM(1, 2, 0x02));
@@ -235,7 +230,7 @@ static void test_send_longer_than_receive(gconstpointer data)
     struct rnic_cqe cqe;
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     memset(p.buf[1].ptr, 0xaa, 4096);
     pair_post_recv(&p, 1, 5, 1024, 1024);
     pair_post_recv(&p, 1, 6, 0, 10);
@@ -254,7 +249,7 @@ static void test_long_send_longer_than_receive(gconstpointer data)
 {
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     memset(p.buf[1].ptr, 0xaa, 400000);
     pair_post_recv(&p, 1, 5, 0, 300000);
     pair_post(&p, 0, RNIC_WR_SEND, 1, 0, 300001, 0);
@@ -271,7 +266,7 @@ static void test_receive_with_a_bad_sge(gconstpointer data)
     struct rnic_cqe cqe;
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     sge = th_sge(p.stag[1] ^ 1, PAIR_IOVA, 100);
     th_post_recv(p.qp[1], 5, &sge, 1);
     pair_post(&p, 0, RNIC_WR_SEND, 1, 0, 10, 0);
@@ -286,7 +281,7 @@ static void test_receive_with_too_many_sges(gconstpointer data)
     struct rnic_sge sge[32] = { 0 };
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     th_post_recv(p.qp[1], 5, sge, RNIC_MAX_SGE + 1);
     pair_post(&p, 0, RNIC_WR_SEND, 1, 0, 0, 0);
     pair_wait_error(&p);
@@ -318,12 +313,12 @@ static void invalidate_fails(enum rnic_crc_policy crc, bool other_pd)
 
 static void test_invalidate_unknown_stag(gconstpointer data)
 {
-    invalidate_fails(crc_of(data), false);
+    invalidate_fails(pair_crc(data), false);
 }
 
 static void test_invalidate_stag_of_other_pd(gconstpointer data)
 {
-    invalidate_fails(crc_of(data), true);
+    invalidate_fails(pair_crc(data), true);
 }
 
 /* ---- Work requests that cannot be executed ---- */
@@ -483,7 +478,7 @@ static void test_region_gone_while_sending(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     pair_post_recv(&p, 1, 5, 0, 4 << 20);
     pair_post(&p, 0, RNIC_WR_SEND, 1, 0, 4 << 20, 0);
     /* Let it begin, while the peer does not read */
@@ -504,7 +499,7 @@ static void test_region_gone_while_receiving(gconstpointer data)
     uint8_t *copy;
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     th_fill(p.buf[0].ptr, p.buf[0].len, 1);
     pair_post(&p, 0, RNIC_WR_WRITE, 1, 0, 4 << 20, 0);
     pair_run_only(&p, 0);
@@ -524,7 +519,7 @@ static void test_region_gone_while_a_read_is_served(gconstpointer data)
 {
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     pair_post(&p, 0, RNIC_WR_READ, 1, 0, 4 << 20, 0);
     pair_run_only(&p, 0);
     pair_run_only(&p, 1);
@@ -539,7 +534,7 @@ static void test_sink_gone_while_reading(gconstpointer data)
 {
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     pair_post(&p, 0, RNIC_WR_READ, 1, 0, 4 << 20, 0);
     pair_run_only(&p, 0);
     th_dereg_mr(p.guest[0], p.stag[0]);
@@ -699,15 +694,6 @@ static void test_cq_overflow_fails_the_qp(void)
     pair_free(&p);
 }
 
-static void add(const char *name, GTestDataFunc test)
-{
-    g_autofree char *off = g_strdup_printf("/errors/crc-off/%s", name);
-    g_autofree char *on = g_strdup_printf("/errors/crc-on/%s", name);
-
-    g_test_add_data_func(off, GINT_TO_POINTER(RNIC_CRC_OFF), test);
-    g_test_add_data_func(on, GINT_TO_POINTER(RNIC_CRC_ON), test);
-}
-
 static void add_with(const char *name, gconstpointer data, GTestDataFunc test)
 {
     g_autofree char *path = g_strdup_printf("/errors/%s", name);
@@ -734,15 +720,22 @@ int main(int argc, char **argv)
         add_row(refusals[i].name, &refusals[i], test_refusal_crc_off,
                 test_refusal_crc_on);
     }
-    add("write-exactly-to-the-end", test_write_exactly_to_the_end);
-    add("send-without-receive", test_send_without_receive);
-    add("empty-send-without-receive", test_empty_send_without_receive);
-    add("send-longer-than-receive", test_send_longer_than_receive);
-    add("long-send-longer-than-receive", test_long_send_longer_than_receive);
-    add("receive-with-a-bad-sge", test_receive_with_a_bad_sge);
-    add("receive-with-too-many-sges", test_receive_with_too_many_sges);
-    add("invalidate-unknown-stag", test_invalidate_unknown_stag);
-    add("invalidate-stag-of-other-pd", test_invalidate_stag_of_other_pd);
+    pair_add("/errors", "write-exactly-to-the-end",
+             test_write_exactly_to_the_end);
+    pair_add("/errors", "send-without-receive", test_send_without_receive);
+    pair_add("/errors", "empty-send-without-receive",
+             test_empty_send_without_receive);
+    pair_add("/errors", "send-longer-than-receive",
+             test_send_longer_than_receive);
+    pair_add("/errors", "long-send-longer-than-receive",
+             test_long_send_longer_than_receive);
+    pair_add("/errors", "receive-with-a-bad-sge", test_receive_with_a_bad_sge);
+    pair_add("/errors", "receive-with-too-many-sges",
+             test_receive_with_too_many_sges);
+    pair_add("/errors", "invalidate-unknown-stag",
+             test_invalidate_unknown_stag);
+    pair_add("/errors", "invalidate-stag-of-other-pd",
+             test_invalidate_stag_of_other_pd);
     for (i = 0; i < G_N_ELEMENTS(bad_wrs); i++) {
         g_autofree char *name = g_strdup_printf("wr/%s", bad_wrs[i].name);
 
@@ -754,11 +747,14 @@ int main(int argc, char **argv)
     add_with("user-qp-reg-mr", GINT_TO_POINTER(1),
              test_user_qp_has_no_privileges);
     g_test_add_func("/errors/read-with-ord-0", test_read_with_ord_0);
-    add("region-gone-while-sending", test_region_gone_while_sending);
-    add("region-gone-while-receiving", test_region_gone_while_receiving);
-    add("region-gone-while-a-read-is-served",
-        test_region_gone_while_a_read_is_served);
-    add("sink-gone-while-reading", test_sink_gone_while_reading);
+    pair_add("/errors", "region-gone-while-sending",
+             test_region_gone_while_sending);
+    pair_add("/errors", "region-gone-while-receiving",
+             test_region_gone_while_receiving);
+    pair_add("/errors", "region-gone-while-a-read-is-served",
+             test_region_gone_while_a_read_is_served);
+    pair_add("/errors", "sink-gone-while-reading",
+             test_sink_gone_while_reading);
     add_with("hole/sq", GINT_TO_POINTER(HOLE_SQ), test_hole);
     add_with("hole/rq", GINT_TO_POINTER(HOLE_RQ), test_hole);
     add_with("hole/dbrec", GINT_TO_POINTER(HOLE_SQ_DBREC), test_hole);

@@ -7,11 +7,6 @@
 
 #include <string.h>
 
-static enum rnic_crc_policy crc_of(gconstpointer data)
-{
-    return GPOINTER_TO_INT(data);
-}
-
 struct fast_mr {
     struct th_buf buf;
     uint32_t stag;
@@ -77,7 +72,7 @@ static void test_register_use_invalidate(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     mr = fast_mr_new(&p, 0);
     th_fill(mr.buf.ptr, mr.buf.len, 4);
     /* All three at once, again and again: registered before the Send is read
@@ -115,7 +110,7 @@ static void test_send_with_invalidate(gconstpointer data)
     struct rnic_cqe cqe;
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     mr = fast_mr_new(&p, 1);
     fast_mr_reg(&p, 1, &mr, RNIC_ACCESS_ALL, 1);
     pair_wait_send(&p, 1, 1, RNIC_WC_SUCCESS, NULL);
@@ -150,7 +145,7 @@ static void test_read_with_local_invalidate(gconstpointer data)
     struct fast_mr mr;
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     mr = fast_mr_new(&p, 0);
     fast_mr_reg(&p, 0, &mr, RNIC_ACCESS_ALL, 1);
     th_fill(p.buf[1].ptr, 30000, 6);
@@ -180,7 +175,7 @@ static void test_local_dma_stag(gconstpointer data)
     struct rnic_sge sge;
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     from = th_alloc(p.guest[0], 20000, 8);
     to = th_alloc(p.guest[1], 20000, 8);
     th_fill(th_ptr(p.guest[0], from), 20000, 8);
@@ -194,21 +189,14 @@ static void test_local_dma_stag(gconstpointer data)
     pair_free(&p);
 }
 
-static void add(const char *name, GTestDataFunc test)
-{
-    g_autofree char *off = g_strdup_printf("/fast-reg/crc-off/%s", name);
-    g_autofree char *on = g_strdup_printf("/fast-reg/crc-on/%s", name);
-
-    g_test_add_data_func(off, GINT_TO_POINTER(RNIC_CRC_OFF), test);
-    g_test_add_data_func(on, GINT_TO_POINTER(RNIC_CRC_ON), test);
-}
-
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    add("register-use-invalidate", test_register_use_invalidate);
-    add("send-with-invalidate", test_send_with_invalidate);
-    add("read-with-local-invalidate", test_read_with_local_invalidate);
-    add("local-dma-stag", test_local_dma_stag);
+    pair_add("/fast-reg", "register-use-invalidate",
+             test_register_use_invalidate);
+    pair_add("/fast-reg", "send-with-invalidate", test_send_with_invalidate);
+    pair_add("/fast-reg", "read-with-local-invalidate",
+             test_read_with_local_invalidate);
+    pair_add("/fast-reg", "local-dma-stag", test_local_dma_stag);
     return g_test_run();
 }

@@ -20,23 +20,6 @@ static void start(struct pair *p, bool self)
     pair_connect(p, NULL);
 }
 
-/* Runs the engines until they rest; they must come to rest, and soon */
-static void settle(struct th_guest *guest)
-{
-    uint64_t wakeups = th_stat(guest, RNIC_STAT_wakeups);
-
-    th_run_for(20);
-    g_assert_cmpuint(th_stat(guest, RNIC_STAT_wakeups) - wakeups, <, 1000);
-}
-
-static void still_works(struct th_guest *guest)
-{
-    struct rnic_asqe nop = { .opcode = RNIC_CMD_NOP };
-
-    g_assert_cmphex(th_reg(guest, RNIC_REG_STATUS), ==, RNIC_STATUS_READY);
-    g_assert_cmpuint(th_admin(guest, &nop, NULL), ==, RNIC_ADMIN_OK);
-}
-
 static struct rnic_sq_wqe *sq_wqe(struct pair *p, unsigned side, uint32_t index)
 {
     struct th_qp *qp = p->qp[side];
@@ -97,8 +80,8 @@ static void fault_02_more_sges_than_the_wqe_holds(void)
             } else {
                 pair_wait_recv(&p, 1, 5, RNIC_WC_LOC_QP_OP_ERR, NULL);
             }
-            still_works(p.guest[0]);
-            still_works(p.guest[1]);
+            th_still_works(p.guest[0]);
+            th_still_works(p.guest[1]);
             pair_free(&p);
         }
     }
@@ -134,12 +117,12 @@ static void fault_06_bogus_work_queue_indices_end(void)
                 }
             }
             pair_wait_error(&p);
-            settle(p.guest[0]);
-            settle(p.guest[1]);
+            th_settle(p.guest[0]);
+            th_settle(p.guest[1]);
             g_assert_false(th_cq_poll(p.qp[1]->attr.recv_cq, &cqe));
             g_assert_cmpuint(p.guest[!!which]->errors->len, ==, 1);
-            still_works(p.guest[0]);
-            still_works(p.guest[1]);
+            th_still_works(p.guest[0]);
+            th_still_works(p.guest[1]);
             pair_free(&p);
         }
     }
@@ -181,8 +164,8 @@ static void fault_06_bogus_consumer_indices_end(void)
                 pair_post(&p, 0, RNIC_WR_WRITE, 1, 0, 8, 0);
                 pair_wait_send(&p, 0, 1, RNIC_WC_SUCCESS, NULL);
             }
-            settle(p.guest[0]);
-            still_works(p.guest[0]);
+            th_settle(p.guest[0]);
+            th_still_works(p.guest[0]);
             pair_free(&p);
         }
     }
@@ -211,17 +194,17 @@ static void fault_06_bogus_srq_and_admin_indices_end(void)
         pair_post(&p, 0, RNIC_WR_SEND, 1, 0, 10, 0);
         th_event_wait(p.guest[1], RNIC_EV_SRQ_ERR, srq->srqn, NULL);
         pair_wait_error(&p);
-        settle(p.guest[1]);
-        still_works(p.guest[1]);
+        th_settle(p.guest[1]);
+        th_still_works(p.guest[1]);
         pair_free(&p);
 
         guest = th_guest_started(NULL);
         th_reg_set(guest, RNIC_REG_ASQ_DB, guest->asq_pi + bogus[i]);
         th_wait(th_reg(guest, RNIC_REG_STATUS) == RNIC_STATUS_FATAL);
-        settle(guest);
+        th_settle(guest);
         th_reset(guest);
         th_start(guest);
-        still_works(guest);
+        th_still_works(guest);
         th_guest_free(guest);
     }
 }
@@ -307,8 +290,8 @@ static void fault_12_bad_wqe_does_not_stall_the_queue(void)
             g_assert_cmpuint(cqe.status, ==, RNIC_WC_SUCCESS);
             th_wait(memcmp(p.buf[0].ptr, p.buf[1].ptr, 4096) == 0);
         }
-        settle(p.guest[0]);
-        still_works(p.guest[0]);
+        th_settle(p.guest[0]);
+        th_still_works(p.guest[0]);
         pair_free(&p);
     }
 }
@@ -495,7 +478,7 @@ static void fault_20_event_before_arming_is_not_lost(void)
     th_cq_arm(p.qp[0]->attr.send_cq, RNIC_CQ_ARM_ANY);
     pair_post(&p, 0, RNIC_WR_WRITE, 1, 0, 8, 0);
     pair_wait_send(&p, 0, 1, RNIC_WC_SUCCESS, &cqe);
-    settle(p.guest[0]);
+    th_settle(p.guest[0]);
     g_assert_cmpuint(p.guest[0]->irqs[1], ==, irqs);
     /* The rule of event.h finds it when the driver arms */
     th_eq_arm(ceq);
@@ -600,7 +583,7 @@ static void fault_25_doorbells_from_within_dma(void)
     p.guest[0]->options.watch = NULL;
     th_reset(p.guest[0]);
     th_start(p.guest[0]);
-    still_works(p.guest[0]);
+    th_still_works(p.guest[0]);
     pair_free(&p);
 }
 
@@ -630,7 +613,7 @@ static void fault_25_reset_from_within_dma(void)
         p.guest[0]->options.watch = NULL;
         th_reset(p.guest[0]);
         th_start(p.guest[0]);
-        still_works(p.guest[0]);
+        th_still_works(p.guest[0]);
         pair_free(&p);
     }
 }

@@ -17,23 +17,6 @@
 
 /* ---- Steps ---- */
 
-/* Runs the engine until it rests; it must come to rest, and soon */
-static void settle(struct th_guest *guest)
-{
-    uint64_t wakeups = th_stat(guest, RNIC_STAT_wakeups);
-
-    th_run_for(20);
-    g_assert_cmpuint(th_stat(guest, RNIC_STAT_wakeups) - wakeups, <, 1000);
-}
-
-static void still_works(struct th_guest *guest)
-{
-    struct rnic_asqe nop = { .opcode = RNIC_CMD_NOP };
-
-    g_assert_cmphex(th_reg(guest, RNIC_REG_STATUS), ==, RNIC_STATUS_READY);
-    g_assert_cmpuint(th_admin(guest, &nop, NULL), ==, RNIC_ADMIN_OK);
-}
-
 enum object { EQ, CQ, SRQ, QP, MR, OBJECTS };
 
 /* The command that makes object 20 */
@@ -404,13 +387,13 @@ static void fault_05_doorbell_pages_define_every_write(void)
 
             g_ptr_array_set_size(guest->errors, 0);
             rnic_device_doorbell(guest->dev, offsets[i], sizes[n]);
-            settle(guest);
+            th_settle(guest);
             g_assert_cmpuint(th_stat(guest, RNIC_STAT_kicks) - kicks, ==, kick);
             /* Context 0 exists */
             g_assert_cmpuint(guest->errors->len, ==, !kick || offsets[i]);
         }
     }
-    still_works(guest);
+    th_still_works(guest);
     th_guest_free(guest);
 }
 
@@ -499,7 +482,7 @@ static void fault_08_device_rings_of_any_size(void)
     }
     usage_check(&before, 0, 16);
     th_start(guest);
-    still_works(guest);
+    th_still_works(guest);
     th_guest_free(guest);
 }
 
@@ -529,7 +512,7 @@ static void fault_09_bad_page_within_a_list(void)
         creation_undo(&c);
         g_assert_cmpuint(guest->dev->buf_pages, ==, pages);
     }
-    still_works(guest);
+    th_still_works(guest);
     th_guest_free(guest);
 }
 
@@ -581,8 +564,8 @@ static void too_early(struct th_guest *guest)
     }
     rnic_device_doorbell(guest->dev, 0, 4);
     rnic_device_doorbell(guest->dev, RNIC_DB_PAGE_SIZE, 4);
-    settle(guest);
-    still_works(guest);
+    th_settle(guest);
+    th_still_works(guest);
 }
 
 static void fault_10_commands_before_what_they_need(void)
@@ -593,7 +576,7 @@ static void fault_10_commands_before_what_they_need(void)
     /* Nothing is set up at all */
     rnic_device_doorbell(guest->dev, 0, 4);
     th_reg_set(guest, RNIC_REG_ASQ_DB, 1);
-    settle(guest);
+    th_settle(guest);
     g_assert_cmphex(th_reg(guest, RNIC_REG_STATUS), ==, 0);
 
     th_enable(guest, 16);
@@ -605,7 +588,7 @@ static void fault_10_commands_before_what_they_need(void)
     th_ring(guest, 0, qp->qpn);
     th_reset(guest);
     rnic_device_doorbell(guest->dev, 0, 4);
-    settle(guest);
+    th_settle(guest);
     th_enable(guest, 16);
     too_early(guest);
     th_guest_free(guest);
@@ -681,7 +664,7 @@ static void fault_16_second_ring_that_fails(void)
                      RNIC_ADMIN_BAD_ID);
     g_assert_cmpuint(th_admin_id(guest, RNIC_CMD_DESTROY_CQ, guest->next_cqn),
                      ==, RNIC_ADMIN_OK);
-    still_works(guest);
+    th_still_works(guest);
     th_guest_free(guest);
 }
 

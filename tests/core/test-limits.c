@@ -483,33 +483,6 @@ static void test_queues_of_32_k(void)
     th_guest_free(guest);
 }
 
-/* A region of 2 GiB whose pages are all the same 2 MiB of memory */
-static uint32_t huge_mr(struct th_guest *guest, uint64_t *memory)
-{
-    struct rnic_asqe cmd = { .opcode = RNIC_CMD_REG_MR };
-    uint64_t root = th_alloc(guest, TH_PAGE, TH_PAGE);
-    struct rnic_acqe resp;
-    unsigned i, j;
-
-    *memory = th_alloc(guest, 2 << 20, 2 << 20);
-    for (i = 0; i < 2; i++) {
-        uint64_t table = th_alloc(guest, TH_PAGE, TH_PAGE);
-
-        ((uint64_t *)th_ptr(guest, root))[i] = GUINT64_TO_LE(table);
-        for (j = 0; j < 512; j++) {
-            ((uint64_t *)th_ptr(guest, table))[j] = GUINT64_TO_LE(*memory);
-        }
-    }
-    cmd.reg_mr.pdn = GUINT32_TO_LE(TH_PD);
-    cmd.reg_mr.access = GUINT32_TO_LE(RNIC_ACCESS_ALL);
-    cmd.reg_mr.buf.addr = GUINT64_TO_LE(root);
-    cmd.reg_mr.buf.length = GUINT64_TO_LE(1ull << 31);
-    cmd.reg_mr.buf.levels = 2;
-    cmd.reg_mr.buf.page_shift = 21;
-    g_assert_cmpuint(th_admin(guest, &cmd, &resp), ==, RNIC_ADMIN_OK);
-    return GUINT32_FROM_LE(resp.mr.stag);
-}
-
 /* The Write of that size is in test-bulk.c */
 static void test_send_and_read_of_two_gibibytes(void)
 {
@@ -533,7 +506,7 @@ static void test_send_and_read_of_two_gibibytes(void)
     pair_new(&p, &options);
     pair_connect(&p, NULL);
     for (i = 0; i < 2; i++) {
-        stag[i] = huge_mr(p.guest[i], &memory[i]);
+        stag[i] = pair_huge_mr(&p, i, &memory[i]);
     }
     th_fill(th_ptr(p.guest[0], memory[0]), 2 << 20, 1);
     wr.opcode = RNIC_WR_SEND;

@@ -369,7 +369,8 @@ static void test_receiver_that_stands_still_gets_its_time_once(void)
     struct th_netq netq = th_netq_new(third, 16, 16);
     unsigned i, arrived = 0;
     struct rnic_net_cqe cqe;
-    uint64_t start, full;
+    uint64_t full, best = UINT64_MAX;
+    unsigned attempt;
 
     g_assert_cmpuint(th_addr_add(third, "10.0.0.3"), ==, RNIC_ADMIN_OK);
     th_netq_fill(&netq, 2048);
@@ -383,14 +384,18 @@ static void test_receiver_that_stands_still_gets_its_time_once(void)
     }
     full = th_stat(two.guest[0], RNIC_STAT_net_tx_full);
     g_assert_cmpuint(full, >, 1000);
-    /* It costs others no time any more */
-    start = th_now_ms();
-    for (i = 0; i < 10; i++) {
-        th_netq_send_packet(&two.netq[0], A, B, 64, i);
-        th_netq_send_packet(&two.netq[0], A, "10.0.0.3", 64, i);
-        th_netq_expect(&netq, A, "10.0.0.3", 64, i);
+    /* It costs others no time any more. A busy machine may, but not always. */
+    for (attempt = 0; attempt < 10 && best >= 1000; attempt++) {
+        uint64_t start = th_now_ms();
+
+        for (i = 0; i < 10; i++) {
+            th_netq_send_packet(&two.netq[0], A, B, 64, i);
+            th_netq_send_packet(&two.netq[0], A, "10.0.0.3", 64, i);
+            th_netq_expect(&netq, A, "10.0.0.3", 64, i);
+        }
+        best = MIN(best, th_now_ms() - start);
     }
-    g_assert_cmpuint(th_now_ms() - start, <, 1000);
+    g_assert_cmpuint(best, <, 1000);
     rnic_device_resume(two.guest[1]->dev);
     th_run_for(20);
     while (th_netq_poll(&two.netq[1], &cqe, NULL)) {

@@ -7,11 +7,6 @@
 
 #include <string.h>
 
-static enum rnic_crc_policy crc_of(gconstpointer data)
-{
-    return GPOINTER_TO_INT(data);
-}
-
 /* ---- Creation ---- */
 
 static void test_create_refuses_bad_fields(void)
@@ -177,7 +172,7 @@ test_posted_before_rts_goes_out_then_in_order_once(gconstpointer data)
     struct pair p;
     unsigned i, side;
 
-    pair_options_init(&options, crc_of(data));
+    pair_options_init(&options, pair_crc(data));
     pair_new(&p, &options);
     for (side = 0; side < 2; side++) {
         for (i = 0; i < 20; i++) {
@@ -236,7 +231,7 @@ static void test_responder_waits_for_the_first_fpdu(gconstpointer data)
     struct pair_options options;
     struct pair p;
 
-    pair_options_init(&options, crc_of(data));
+    pair_options_init(&options, pair_crc(data));
     options.no_p2p = true;
     pair_new(&p, &options);
     pair_post_recv(&p, 0, 8, 0, 100);
@@ -341,7 +336,7 @@ static void test_posts_race_with_the_engine(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     th_engine_start(p.guest[0]);
     th_engine_start(p.guest[1]);
     for (i = 0; i < 20000; i++) {
@@ -411,7 +406,7 @@ static void test_flush_each_once_in_order(gconstpointer data)
     struct pair_options options;
     struct pair p;
 
-    pair_options_init(&options, crc_of(data));
+    pair_options_init(&options, pair_crc(data));
     pair_new(&p, &options);
     /* Posted before RTS, and nothing of it can have begun */
     post_many(&p, 0, 0, 64);
@@ -430,7 +425,7 @@ static void test_flush_of_a_connected_qp(gconstpointer data)
     struct rnic_cqe cqe;
     unsigned i, flushed = 0;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     pair_post_recv(&p, 1, 9, 0, 4 << 20);
     /* A long one that cannot be sent at once, as the peer does not read, then
      * many that wait; a Read among them */
@@ -461,7 +456,7 @@ static void test_graceful_close(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     /* All that is posted before is still done */
     for (i = 0; i < 30; i++) {
         pair_post_recv(&p, 1, i, 0, 100000);
@@ -494,7 +489,7 @@ static void test_both_close_at_once(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     for (i = 0; i < 2; i++) {
         struct rnic_asqe cmd = { .opcode = RNIC_CMD_MODIFY_QP };
 
@@ -536,7 +531,7 @@ static void test_modify_to_terminate(gconstpointer data)
     struct rnic_aeqe event;
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     pair_post_recv(&p, 0, 1, 0, 1);
     pair_post_recv(&p, 1, 2, 0, 1);
     g_assert_cmpuint(th_qp_modify(p.qp[0], RNIC_QPS_TERMINATE), ==,
@@ -557,7 +552,7 @@ static void test_terminate_that_tcp_does_not_take(gconstpointer data)
 {
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     pair_post(&p, 0, RNIC_WR_WRITE, 1, 0, 4 << 20, 0);
     pair_post(&p, 0, RNIC_WR_WRITE, 2, 0, 4 << 20, 0);
     pair_run_only(&p, 0);
@@ -576,7 +571,7 @@ static void test_abrupt_end_is_a_fin_between_messages(gconstpointer data)
     struct rnic_aeqe event;
     struct pair p;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     g_assert_cmpuint(th_qp_modify(p.qp[1], RNIC_QPS_ERROR), ==, RNIC_ADMIN_OK);
     th_event_wait(p.guest[0], RNIC_EV_DISCONNECT, p.qp[0]->qpn, &event);
     g_assert_cmpuint(GUINT16_FROM_LE(event.status), ==, RNIC_CM_OK);
@@ -590,7 +585,7 @@ static void test_destroy_is_silent(gconstpointer data)
     struct pair p;
     struct rnic_cqe cqe;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     pair_post_recv(&p, 0, 1, 0, 1);
     pair_post(&p, 0, RNIC_WR_WRITE, 2, 0, 4 << 20, 0);
     pair_run_only(&p, 0);
@@ -609,7 +604,7 @@ static void test_reset_in_full_flight(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     for (i = 0; i < 20; i++) {
         pair_post(&p, 0, RNIC_WR_WRITE, i, 0, 1 << 20, 0);
         pair_post(&p, 1, RNIC_WR_READ, i, 0, 1 << 20, 0);
@@ -627,7 +622,7 @@ static void test_quiesced_device_touches_nothing(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_start(&p, crc_of(data));
+    pair_start(&p, pair_crc(data));
     memset(p.buf[1].ptr, 0, 1 << 20);
     th_fill(p.buf[0].ptr, 1 << 20, 5);
     rnic_device_quiesce(p.guest[1]->dev);
@@ -651,7 +646,7 @@ static void test_qps_share_the_engine(gconstpointer data)
     struct pair p;
     unsigned i;
 
-    pair_options_init(&options, crc_of(data));
+    pair_options_init(&options, pair_crc(data));
     options.buf_len = 16 << 20;
     pair_new(&p, &options);
     pair_connect(&p, NULL);
@@ -682,27 +677,18 @@ static void test_qps_share_the_engine(gconstpointer data)
     pair_free(&p);
 }
 
-static void add(const char *name, GTestDataFunc test)
-{
-    g_autofree char *off = g_strdup_printf("/qp/crc-off/%s", name);
-    g_autofree char *on = g_strdup_printf("/qp/crc-on/%s", name);
-
-    g_test_add_data_func(off, GINT_TO_POINTER(RNIC_CRC_OFF), test);
-    g_test_add_data_func(on, GINT_TO_POINTER(RNIC_CRC_ON), test);
-}
-
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/qp/create-refuses-bad-fields",
                     test_create_refuses_bad_fields);
     g_test_add_func("/qp/modify-of-states", test_modify_of_states);
-    add("posted-before-rts",
-        test_posted_before_rts_goes_out_then_in_order_once);
+    pair_add("/qp", "posted-before-rts",
+             test_posted_before_rts_goes_out_then_in_order_once);
     g_test_add_func("/qp/posted-before-a-failed-setup",
                     test_posted_before_a_failed_setup_is_flushed);
-    add("responder-waits-for-the-first-fpdu",
-        test_responder_waits_for_the_first_fpdu);
+    pair_add("/qp", "responder-waits-for-the-first-fpdu",
+             test_responder_waits_for_the_first_fpdu);
     g_test_add_func("/qp/gate-off", test_gate_off_lets_a_server_speak_first);
     g_test_add_func("/qp/peer-to-peer-opens-the-gate",
                     test_peer_to_peer_opens_the_gate);
@@ -715,21 +701,22 @@ int main(int argc, char **argv)
                          test_gated_responder_can_end);
     g_test_add_func("/qp/no-doorbell-while-busy",
                     test_no_doorbell_while_the_device_is_busy);
-    add("posts-race-with-the-engine", test_posts_race_with_the_engine);
-    add("flush-each-once-in-order", test_flush_each_once_in_order);
-    add("flush-of-a-connected-qp", test_flush_of_a_connected_qp);
-    add("graceful-close", test_graceful_close);
-    add("both-close-at-once", test_both_close_at_once);
+    pair_add("/qp", "posts-race-with-the-engine",
+             test_posts_race_with_the_engine);
+    pair_add("/qp", "flush-each-once-in-order", test_flush_each_once_in_order);
+    pair_add("/qp", "flush-of-a-connected-qp", test_flush_of_a_connected_qp);
+    pair_add("/qp", "graceful-close", test_graceful_close);
+    pair_add("/qp", "both-close-at-once", test_both_close_at_once);
     g_test_add_func("/qp/closing-does-not-take-for-ever",
                     test_closing_does_not_take_for_ever);
-    add("modify-to-terminate", test_modify_to_terminate);
-    add("terminate-that-tcp-does-not-take",
-        test_terminate_that_tcp_does_not_take);
-    add("abrupt-end", test_abrupt_end_is_a_fin_between_messages);
-    add("destroy-is-silent", test_destroy_is_silent);
-    add("reset-in-full-flight", test_reset_in_full_flight);
-    add("quiesced-device-touches-nothing",
-        test_quiesced_device_touches_nothing);
-    add("qps-share-the-engine", test_qps_share_the_engine);
+    pair_add("/qp", "modify-to-terminate", test_modify_to_terminate);
+    pair_add("/qp", "terminate-that-tcp-does-not-take",
+             test_terminate_that_tcp_does_not_take);
+    pair_add("/qp", "abrupt-end", test_abrupt_end_is_a_fin_between_messages);
+    pair_add("/qp", "destroy-is-silent", test_destroy_is_silent);
+    pair_add("/qp", "reset-in-full-flight", test_reset_in_full_flight);
+    pair_add("/qp", "quiesced-device-touches-nothing",
+             test_quiesced_device_touches_nothing);
+    pair_add("/qp", "qps-share-the-engine", test_qps_share_the_engine);
     return g_test_run();
 }

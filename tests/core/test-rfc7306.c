@@ -11,14 +11,9 @@
 #define TARGET 4096 /* of side 1 */
 #define SINK   64   /* of side 0 */
 
-static enum rnic_crc_policy crc_of(gconstpointer data)
-{
-    return GPOINTER_TO_INT(data);
-}
-
 static void options_init(struct pair_options *options, gconstpointer crc)
 {
-    pair_options_init(options, crc_of(crc));
+    pair_options_init(options, pair_crc(crc));
     options->rfc7306 = true;
 }
 
@@ -561,28 +556,21 @@ static void test_peer_without_the_property(gconstpointer crc)
     }
 }
 
-static void add(const char *name, GTestDataFunc test)
-{
-    g_autofree char *off = g_strdup_printf("/rfc7306/crc-off/%s", name);
-    g_autofree char *on = g_strdup_printf("/rfc7306/crc-on/%s", name);
-
-    g_test_add_data_func(off, GINT_TO_POINTER(RNIC_CRC_OFF), test);
-    g_test_add_data_func(on, GINT_TO_POINTER(RNIC_CRC_ON), test);
-}
-
 int main(int argc, char **argv)
 {
     unsigned i;
 
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/rfc7306/arithmetic", test_arithmetic);
-    add("fetch-add", test_fetch_add);
-    add("cmp-swap", test_cmp_swap);
-    add("sink-across-a-page", test_sink_across_a_page);
-    add("write-with-immediate", test_write_with_immediate);
-    add("inline-write-with-immediate", test_inline_write_with_immediate);
-    add("immediate-alone", test_immediate_alone_takes_a_receive_of_an_srq);
-    add("A13/sum-is-exact", test_a13_sum_is_exact);
+    pair_add("/rfc7306", "fetch-add", test_fetch_add);
+    pair_add("/rfc7306", "cmp-swap", test_cmp_swap);
+    pair_add("/rfc7306", "sink-across-a-page", test_sink_across_a_page);
+    pair_add("/rfc7306", "write-with-immediate", test_write_with_immediate);
+    pair_add("/rfc7306", "inline-write-with-immediate",
+             test_inline_write_with_immediate);
+    pair_add("/rfc7306", "immediate-alone",
+             test_immediate_alone_takes_a_receive_of_an_srq);
+    pair_add("/rfc7306", "A13/sum-is-exact", test_a13_sum_is_exact);
     g_test_add_func("/rfc7306/A13/atomic-beside-a-processor",
                     test_a13_atomic_beside_a_processor);
     g_test_add_func("/rfc7306/capability-and-right", test_capability_and_right);
@@ -592,7 +580,8 @@ int main(int argc, char **argv)
 
         g_test_add_data_func(name, &bad_rows[i], test_bad_work_request);
     }
-    add("bad-sink", test_bad_sink);
-    add("A14/peer-without-the-property", test_peer_without_the_property);
+    pair_add("/rfc7306", "bad-sink", test_bad_sink);
+    pair_add("/rfc7306", "A14/peer-without-the-property",
+             test_peer_without_the_property);
     return g_test_run();
 }

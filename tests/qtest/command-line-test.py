@@ -57,7 +57,7 @@ def run(*arguments, preload=None, stdin=''):
     if preload:
         env['LD_PRELOAD'] = preload
     return subprocess.run(arguments, env=env, input=stdin, text=True,
-                          capture_output=True, timeout=60, check=False)
+                          capture_output=True, timeout=180, check=False)
 
 
 class Machine:

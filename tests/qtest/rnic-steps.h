@@ -21,7 +21,7 @@
 
 #define ASQ_DEPTH 16
 #define VECTORS   5
-#define TIMEOUT   (10 * G_TIME_SPAN_SECOND)
+#define TIMEOUT   (60 * G_TIME_SPAN_SECOND)
 
 typedef struct QRnic {
     QOSGraphObject obj;
