@@ -34,32 +34,45 @@ locked() {
     exec {fd}>&-
 }
 
-# How long a product that nothing uses is kept: two weeks
-PRODUCT_MINUTES=20160
+# How many products of a name are kept besides those that are used
+PRODUCTS_KEPT=4
 
 product_build() {
-    local name=$1 what=$3 dir=$RNIC_CACHE/$1-$2
+    local name=$1 what=$3 dir=$RNIC_CACHE/$1-$2 old
     shift 3
     [ -d "$dir" ] && return
-    rm -rf "$dir.new"
+    # Whoever left such a folder did not come to its end: this one has the lock
+    rm -rf "$RNIC_CACHE/$name"-????????????.{new,dropped}
     mkdir "$dir.new"
     PRODUCT_FINAL=$dir step "$what" "$@" "$dir.new"
     mv "$dir.new" "$dir"
-    # Other products of this name that nothing used for so long
-    find "$RNIC_CACHE" -maxdepth 1 -name "$name-????????????" \
-        -mmin +"$PRODUCT_MINUTES" -exec rm -rf {} + || true
+    keep_newest "$PRODUCTS_KEPT" "$RNIC_CACHE/$name"-????????????
+    # Where modules were compiled for kernels that are gone
+    for old in "$RNIC_CACHE/build"/{,check-}"$name"-????????????; do
+        [ -d "$RNIC_CACHE/$name${old##*"$name"}" ] || rm -rf "$old"
+    done
 }
 
 # product NAME KEY WHAT BUILD [ARG]...: the folder NAME-KEY of the cache, its
 # name left in PRODUCT. When it is missing, `BUILD [ARG]... DIR` fills a new
 # folder DIR, shown as step WHAT; PRODUCT_FINAL is the name that DIR will get.
+# It stays as long as this script runs.
 product() {
     local dir=$RNIC_CACHE/$1-$2
-    if [ -d "$dir" ]; then
-        touch "$dir"
-    else
+    until keep_hold "$dir"; do
         locked "$1" product_build "$@"
-    fi
+    done
     # shellcheck disable=SC2034  # read by the caller
     PRODUCT=$dir
+}
+
+# checkout_folder NAME ROOT: a folder that outlives the checkout ROOT is built in,
+# its name left in CHECKOUT_FOLDER; one a checkout, since meson remembers where
+# the sources are. Those of some other checkouts are kept.
+checkout_folder() {
+    CHECKOUT_FOLDER=$RNIC_CACHE/$1/$(hash_text <<<"$2")
+    until keep_hold "$CHECKOUT_FOLDER"; do
+        mkdir -p "$CHECKOUT_FOLDER"
+    done
+    keep_newest "$PRODUCTS_KEPT" "$RNIC_CACHE/$1"/????????????
 }

@@ -43,9 +43,8 @@ device_build() {
     local build
     need_packages "${DEVICE_PACKAGES[@]}"
     qemu_headers
-    # A folder for each checkout, since meson remembers where the sources are
-    build=$RNIC_CACHE/device/$(hash_text <<<"$DEVICE_ROOT")
-    mkdir -p "$build"
+    checkout_folder device "$DEVICE_ROOT"
+    build=$CHECKOUT_FOLDER
     locked device step "building the loadable device" device_compile "$build"
     export RNIC_QEMU=/usr/bin/qemu-system-x86_64
     export RNIC_DEVICE_SO=$build/rnic.so

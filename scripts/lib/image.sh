@@ -79,7 +79,7 @@ guest_image() {
     product "layer-$RNIC_KERNEL_RELEASE" "$layer_key" \
         "packing the driver's layer" rnic_layer_build
     # Large, made anew after each change of the driver, and quickly made
-    PRODUCT_MINUTES=60 product "initrd-$RNIC_KERNEL_RELEASE" \
+    PRODUCTS_KEPT=2 product "initrd-$RNIC_KERNEL_RELEASE" \
         "$(echo "$RNIC_ROOTFS $PRODUCT" | hash_text)" \
         "joining the guest image" initrd_build "$modules_layer" "$PRODUCT"
     RNIC_INITRD=$PRODUCT/initrd

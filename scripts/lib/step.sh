@@ -18,13 +18,19 @@ mkdir -p "$RNIC_CACHE/log" "$RNIC_CACHE/lock"
 RNIC_CACHE=$(cd "$RNIC_CACHE" && pwd -P)
 export RNIC_CACHE
 
+# shellcheck source=scripts/lib/keep.sh
+. "$(dirname "${BASH_SOURCE[0]}")/keep.sh"
+
+# How many scripts' log folders are kept
+LOGS_KEPT=100
+
 # One clock and one log folder for a script and all the scripts it calls.
 RNIC_T0=${RNIC_T0:-$(date +%s)}
 if [ -z "${RNIC_LOG_DIR:-}" ]; then
-    find "$RNIC_CACHE/log" -mindepth 1 -maxdepth 1 -mtime +7 \
-        -exec rm -rf {} + 2>/dev/null || true
     RNIC_LOG_DIR=$RNIC_CACHE/log/$(basename "$0")-$(date +%m%d-%H%M%S)-$$
     mkdir -p "$RNIC_LOG_DIR"
+    keep_hold "$RNIC_LOG_DIR"
+    keep_newest "$LOGS_KEPT" "$RNIC_CACHE/log"/*
 fi
 export RNIC_T0 RNIC_LOG_DIR
 
