@@ -78,6 +78,8 @@ static void stop_queue(struct rnic_net *net)
 	u32 arm = net->tx_pi - net->tx.depth / 2;
 
 	netif_stop_queue(net->ndev);
+	/* Whom the device interrupts finds the queue stopped */
+	smp_mb__after_atomic();
 	WRITE_ONCE(net->dbrec->tx_arm, cpu_to_le32(arm));
 	/* The device sees the arming, or we that it was too late */
 	mb();
@@ -136,22 +138,38 @@ static void tx_copy(struct sk_buff *skb, void *buf)
 	}
 }
 
+static bool can_send(const struct rnic_net *net, const struct sk_buff *skb)
+{
+	/*
+	 * What IPv6 sends to groups by itself is nothing to wake the device
+	 * for, which has no multicast
+	 */
+	return skb_headlen(skb) >= ETH_HLEN && skb->len > ETH_HLEN &&
+	       !is_multicast_ether_addr(skb->data) &&
+	       skb->len - ETH_HLEN <= net->tx.buf_size;
+}
+
 netdev_tx_t rnic_net_xmit(struct rnic_net *net, struct sk_buff *skb)
 {
 	struct rnic_net_desc *desc;
 	u32 length;
 
-	/*
-	 * What IPv6 sends to groups by itself is nothing to wake the device
-	 * for, which has no multicast. Not up: the MTU is being changed.
-	 */
-	if (!READ_ONCE(net->up) || skb->len <= ETH_HLEN ||
-	    is_multicast_ether_addr(skb->data) ||
-	    skb->len - ETH_HLEN > net->tx.buf_size ||
-	    tx_outstanding(net) >= net->tx.depth) {
+	/* Not up: the MTU is being changed */
+	if (!READ_ONCE(net->up)) {
 		count_tx(net, 0);
 		dev_kfree_skb_any(skb);
 		return NETDEV_TX_OK;
+	}
+	if (!can_send(net, skb)) {
+		count_tx(net, 0);
+		dev_kfree_skb_any(skb);
+		goto out;
+	}
+	/* wake_queue() judged by an index that was old by then */
+	if (tx_outstanding(net) >= net->tx.depth) {
+		stop_queue(net);
+		tx_publish(net);
+		return NETDEV_TX_BUSY;
 	}
 	skb_pull(skb, ETH_HLEN);
 	length = skb->len;
@@ -164,6 +182,8 @@ netdev_tx_t rnic_net_xmit(struct rnic_net *net, struct sk_buff *skb)
 
 	if (tx_outstanding(net) >= net->tx.depth)
 		stop_queue(net);
+out:
+	/* Also when the last packet of several is dropped */
 	if (!netdev_xmit_more() || netif_queue_stopped(net->ndev))
 		tx_publish(net);
 	return NETDEV_TX_OK;
@@ -269,13 +289,11 @@ static void post_receives(struct rnic_net *net)
 	WRITE_ONCE(net->dbrec->rx_pi, cpu_to_le32(net->rx_ci + net->rx.depth));
 }
 
-static int net_poll(struct napi_struct *napi, int budget)
+static int receive_all(struct rnic_net *net, int budget)
 {
-	struct rnic_net *net = container_of(napi, struct rnic_net, napi);
 	struct rnic_net_cqe *cqe;
 	int done = 0;
 
-	wake_queue(net);
 	while (done < budget && (cqe = next_cqe(net))) {
 		receive(net, cqe);
 		net->rx_ci++;
@@ -285,13 +303,29 @@ static int net_poll(struct napi_struct *napi, int budget)
 	}
 	if (done % 16)
 		post_receives(net);
-	if (done < budget && napi_complete_done(napi, done)) {
+	return done;
+}
+
+/*
+ * All of it while NAPI is ours: after napi_complete_done() another processor
+ * may be here, and the rings may be freed. An interrupt between the last look
+ * and that makes NAPI poll once more.
+ */
+static int net_poll(struct napi_struct *napi, int budget)
+{
+	struct rnic_net *net = container_of(napi, struct rnic_net, napi);
+	int done = 0;
+
+	wake_queue(net);
+	do {
+		done += receive_all(net, budget - done);
+		if (done == budget)
+			return done;
 		WRITE_ONCE(net->dbrec->rx_arm, cpu_to_le32(net->rx_ci));
 		/* The device sees the arming, or we see its completion */
 		mb();
-		if (next_cqe(net))
-			napi_schedule(napi);
-	}
+	} while (next_cqe(net));
+	napi_complete_done(napi, done);
 	return done;
 }
 
@@ -515,6 +549,8 @@ int rnic_net_init(struct rnic_dev *rdev)
 	u64_stats_init(&net->tx_sync);
 	u64_stats_init(&net->rx_sync);
 	netif_napi_add(ndev, &net->napi, net_poll);
+	/* rnic_net_xmit() takes the Ethernet header off */
+	ndev->priv_flags &= ~IFF_TX_SKB_SHARING;
 	/* The checksum is made while copying */
 	ndev->hw_features = NETIF_F_SG | NETIF_F_FRAGLIST | NETIF_F_HW_CSUM |
 			    NETIF_F_RXCSUM | NETIF_F_HIGHDMA;

@@ -30,6 +30,17 @@ for i in range(int(sys.argv[3])):
     s.sendto(header + source + destination + payload, (sys.argv[2], 0))
 '''
 
+# The datagrams that come to a port
+EAR = '''
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("", int(sys.argv[1])))
+s.settimeout(20)
+print("ready", flush=True)
+for i in range(int(sys.argv[2])):
+    print(s.recv(100).decode(), flush=True)
+'''
+
 
 def new_vms(names, kernel, fabric, first=1):
     built = Device.prepare()
@@ -176,6 +187,15 @@ class Basics:
         # With its own the same program is heard
         self.a.run('python3 /tmp/spoof.py 10.0.0.1 10.0.0.2 5', 60, True)
         self.assertEqual(self.stat(self.b, 'net_rx_packets'), arrived + 5)
+
+    def test_batch_that_ends_with_a_dropped_packet(self):
+        """What was sent before it does not wait for the next packet"""
+        ear = self.b.spawn(f'python3 -c \'{EAR}\' 7999 2')
+        ear.wait_output('ready')
+        self.a.run('modprobe rnic_batch dev=$RNIC_NETDEV from=10.0.0.1 '
+                   'to=10.0.0.2 port=7999 && rmmod rnic_batch', 60, True)
+        self.assertEqual(ear.wait(60).output.splitlines()[1:],
+                         ['one of two'] * 2)
 
     def test_driver_unloads_and_loads_under_traffic(self):
         ear = self.server(self.b, 'iperf3 -s -1', 5201)
