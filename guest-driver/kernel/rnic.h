@@ -472,6 +472,11 @@ static inline int rnic_filter_request(struct rnic_dev *rdev,
 #endif
 
 /* rnic_netdev.c */
+/*
+ * The device knows the addresses that the net device has now, and no others.
+ * Sleeps while it is told; may be called under RTNL.
+ */
+void rnic_addrs_flush(struct rnic_dev *rdev);
 int rnic_netdev_register(struct rnic_dev *rdev);
 void rnic_netdev_unregister(struct rnic_dev *rdev);
 /* Reports the net device's state as that of the port */

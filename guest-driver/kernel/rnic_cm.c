@@ -321,6 +321,8 @@ int rnic_iw_connect(struct iw_cm_id *id, struct iw_cm_conn_param *param)
 	qp = rnic_qp_get(rdev, param->qpn);
 	if (!qp)
 		return -EINVAL;
+	/* Whoever added an address may use it from then on */
+	rnic_addrs_flush(rdev);
 	refused = rnic_filter_connect(rdev, &connect->local, &connect->remote);
 	if (refused) {
 		ret = connect_refused(qp, id, refused);
@@ -453,6 +455,8 @@ int rnic_iw_create_listen(struct iw_cm_id *id, int backlog)
 						 rdev->limits.backlog));
 	if (id->afonly)
 		cmd.listen.flags = cpu_to_le32(RNIC_LISTEN_V6ONLY);
+	/* Whoever added an address may use it from then on */
+	rnic_addrs_flush(rdev);
 	ret = rnic_cmd(rdev, &cmd, &result);
 	if (ret) {
 		rnic_aeq_flush(rdev);

@@ -25,7 +25,7 @@ struct rnic_netdev_priv {
 struct rnic_addr {
 	struct list_head list;		/* in the order of the notifications */
 	struct rnic_cmd_addr addr;
-	unsigned int refs;		/* the same with other prefix lengths */
+	bool present;			/* the net device has it */
 	bool added;			/* ADDR_ADD succeeded */
 	bool tried;			/* ADDR_ADD was sent */
 	int told;			/* the failure that was reported */
@@ -199,7 +199,7 @@ static void addr_work(struct work_struct *work)
 		todo = NULL;
 		spin_lock_bh(&rdev->addr_lock);
 		list_for_each_entry(entry, &rdev->addrs, list) {
-			if (!entry->refs || !entry->tried) {
+			if (!entry->present || !entry->tried) {
 				todo = entry;
 				break;
 			}
@@ -209,7 +209,7 @@ static void addr_work(struct work_struct *work)
 			return;
 		}
 		addr = todo->addr;
-		removed = !todo->refs;
+		removed = !todo->present;
 		was_added = todo->added;
 		todo->tried = true;
 		if (removed)
@@ -236,6 +236,11 @@ static void addr_work(struct work_struct *work)
 	}
 }
 
+void rnic_addrs_flush(struct rnic_dev *rdev)
+{
+	flush_work(&rdev->addr_work);
+}
+
 /* The device cannot know when another one gives an address up */
 static void addr_retry(struct work_struct *work)
 {
@@ -251,7 +256,7 @@ static void addr_retry(struct work_struct *work)
 	queue_work(rdev->wq, &rdev->addr_work);
 }
 
-/* May not sleep */
+/* May not sleep. An address may come twice, but goes only once. */
 static void addr_changed(struct rnic_dev *rdev, bool up, u16 family,
 			 const void *octets, size_t len, u8 prefix_len,
 			 u32 scope_id)
@@ -267,19 +272,19 @@ static void addr_changed(struct rnic_dev *rdev, bool up, u16 family,
 	spin_lock_bh(&rdev->addr_lock);
 	/* One that was removed is on its way out: a new one follows it */
 	list_for_each_entry(entry, &rdev->addrs, list) {
-		if (entry->refs && !memcmp(&entry->addr.addr, &addr.addr,
-					   sizeof(addr.addr))) {
+		if (entry->present && !memcmp(&entry->addr.addr, &addr.addr,
+					      sizeof(addr.addr))) {
 			found = entry;
 			break;
 		}
 	}
 	if (found) {
-		found->refs += up ? 1 : -1;
+		found->present = up;
 	} else if (up) {
 		found = kzalloc(sizeof(*found), GFP_ATOMIC);
 		if (found) {
 			found->addr = addr;
-			found->refs = 1;
+			found->present = true;
 			list_add_tail(&found->list, &rdev->addrs);
 		} else {
 			dev_err(&rdev->pdev->dev,
@@ -290,6 +295,24 @@ static void addr_changed(struct rnic_dev *rdev, bool up, u16 family,
 	queue_work(rdev->wq, &rdev->addr_work);
 }
 
+/* The address is there with another prefix length, too */
+static bool has_other(struct in_ifaddr *ifa)
+{
+	struct in_ifaddr *other;
+	bool found = false;
+
+	rcu_read_lock();
+	in_dev_for_each_ifa_rcu(other, ifa->ifa_dev) {
+		if (other != ifa && other->ifa_local == ifa->ifa_local) {
+			found = true;
+			break;
+		}
+	}
+	rcu_read_unlock();
+	return found;
+}
+
+/* Secondary addresses that become primary come once more */
 static int inet_event(struct notifier_block *nb, unsigned long event,
 		      void *data)
 {
@@ -297,7 +320,7 @@ static int inet_event(struct notifier_block *nb, unsigned long event,
 	struct in_ifaddr *ifa = data;
 
 	if (ifa->ifa_dev->dev == rdev->ndev &&
-	    (event == NETDEV_UP || event == NETDEV_DOWN))
+	    (event == NETDEV_UP || (event == NETDEV_DOWN && !has_other(ifa))))
 		addr_changed(rdev, event == NETDEV_UP, RNIC_AF_INET,
 			     &ifa->ifa_local, sizeof(ifa->ifa_local),
 			     ifa->ifa_prefixlen, 0);
@@ -442,7 +465,7 @@ void rnic_netdev_unregister(struct rnic_dev *rdev)
 	/* Takes the link down and removes the addresses */
 	unregister_netdev(rdev->ndev);
 	notifiers_unregister(rdev);
-	flush_work(&rdev->addr_work);
+	rnic_addrs_flush(rdev);
 	addrs_free(rdev);
 	rnic_net_free(rdev);
 	free_netdev(rdev->ndev);

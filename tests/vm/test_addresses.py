@@ -132,6 +132,39 @@ class AddressLife:
         self.rping(self.a, self.a, '10.0.39.9', count=2)
         self.a.run(add.replace(' add ', ' del '), 60, True)
 
+    def test_address_is_good_at_once(self):
+        """Whoever added one may listen and connect in the same moment, also
+        while the device is still to be told of those before"""
+        for ms in (0, 20):
+            self.a.qmp('qom-set', path='/machine/peripheral/rnic0',
+                       property='fault-admin-delay', value=ms)
+            self.addCleanup(self.a.qmp, 'qom-set',
+                            path='/machine/peripheral/rnic0',
+                            property='fault-admin-delay', value=0)
+            for addr, to in (('10.0.8.1', '10.0.0.2'),
+                             ('fd00::8001', 'fd00::2')):
+                result = self.a.run(f'rnic-addr $RNIC_NETDEV {addr} {to} 10',
+                                    120)
+                self.assertEqual(result.output.strip(), 'all 10')
+
+    def test_secondary_address_that_became_primary_is_gone_when_removed(self):
+        """Another device can have it then"""
+        both = ' && '.join(f'ip addr ACT 10.0.9.{i}/24 dev $RNIC_NETDEV'
+                           for i in (1, 2))
+        promote = '/proc/sys/net/ipv4/conf/all/promote_secondaries'
+        self.a.run(f'echo 1 >{promote} && {both.replace("ACT", "add")} && '
+                   f'{both.replace("ACT", "del")}; echo 0 >{promote}', 60, True)
+        self.ip(self.b, 'addr add 10.0.9.2/24 dev DEV')
+        self.addCleanup(self.ip, self.b, 'addr del 10.0.9.2/24 dev DEV')
+        self.rping(self.b, self.b, '10.0.9.2', count=2)
+
+    def test_address_with_two_prefix_lengths_stays_with_either(self):
+        self.ip(self.a, 'addr add 10.0.9.1/24 dev DEV')
+        self.ip(self.a, 'addr add 10.0.9.1/32 dev DEV')
+        self.ip(self.a, 'addr del 10.0.9.1/24 dev DEV')
+        self.rping(self.a, self.a, '10.0.9.1', count=2)
+        self.ip(self.a, 'addr del 10.0.9.1/32 dev DEV')
+
     def test_addresses_of_a_server_come_and_go(self):
         """The connections of an address that goes end, those of another one
         stay, and the listener is back with the address"""
