@@ -188,9 +188,10 @@ struct rnic_qp {
 					 * and RESET if it was asked for
 					 */
 
-	spinlock_t conn_lock;		/* conn_state, cm_id */
+	spinlock_t conn_lock;		/* conn_state, cm_id, destroyed */
 	enum rnic_conn_state conn_state;
 	struct iw_cm_id *cm_id;
+	bool destroyed;			/* no connection begins any more */
 	wait_queue_head_t conn_wait;
 	struct work_struct refused_work;
 	int refused;			/* by the packet filter, an error */

@@ -200,12 +200,14 @@ static int conn_begin(struct rnic_qp *qp, struct iw_cm_id *id,
 	int ret = 0;
 
 	spin_lock(&qp->conn_lock);
-	if (qp->conn_state == RNIC_CONN_NONE) {
+	if (qp->destroyed) {
+		ret = -EINVAL;
+	} else if (qp->conn_state != RNIC_CONN_NONE) {
+		ret = -EISCONN;
+	} else {
 		id->add_ref(id);
 		qp->cm_id = id;
 		qp->conn_state = state;
-	} else {
-		ret = -EISCONN;
 	}
 	spin_unlock(&qp->conn_lock);
 	return ret;
@@ -253,9 +255,9 @@ static bool raise_connect_failed(struct rnic_dev *rdev, struct rnic_qp *qp,
 	return true;
 }
 
+/* See rnic_iw_get_qp() */
 void rnic_iw_add_ref(struct ib_qp *ibqp)
 {
-	refcount_inc(&to_rnic_qp(ibqp)->refs);
 }
 
 void rnic_iw_rem_ref(struct ib_qp *ibqp)
@@ -263,10 +265,14 @@ void rnic_iw_rem_ref(struct ib_qp *ibqp)
 	rnic_qp_put(to_rnic_qp(ibqp));
 }
 
-/* Under a spinlock; the caller takes the reference */
+/*
+ * Under a spinlock. iw_cm calls iw_add_ref() next and for nothing else; but a
+ * process may connect by a number whose QP it is just destroying, and the QP
+ * would be gone by then. So this takes the reference.
+ */
 struct ib_qp *rnic_iw_get_qp(struct ib_device *ibdev, int qpn)
 {
-	struct rnic_qp *qp = xa_load(&to_rnic(ibdev)->qps, qpn);
+	struct rnic_qp *qp = rnic_qp_get(to_rnic(ibdev), qpn);
 
 	return qp ? &qp->ibqp : NULL;
 }
@@ -295,7 +301,7 @@ static int connect_refused(struct rnic_qp *qp, struct iw_cm_id *id, int error)
 	if (ret)
 		return ret;
 	qp->refused = error;
-	rnic_iw_add_ref(&qp->ibqp);
+	refcount_inc(&qp->refs);
 	if (!queue_work(rdev->event_wq, &qp->refused_work))
 		rnic_qp_put(qp);
 	return 0;
@@ -680,7 +686,13 @@ void rnic_cm_abort(struct rnic_qp *qp)
 
 void rnic_cm_finish(struct rnic_dev *rdev, struct rnic_qp *qp)
 {
-	if (READ_ONCE(qp->conn_state) == RNIC_CONN_NONE)
+	bool ended;
+
+	spin_lock(&qp->conn_lock);
+	qp->destroyed = true;
+	ended = qp->conn_state == RNIC_CONN_NONE;
+	spin_unlock(&qp->conn_lock);
+	if (ended)
 		return;
 	/* An error means that it is there already */
 	rnic_qp_set_state(rdev, qp->qpn, RNIC_QPS_ERROR);
