@@ -428,15 +428,19 @@ void rnic_cq_add_qp(struct rnic_qp *qp)
 	spin_unlock_irq(&qp->recv_cq->lock);
 }
 
-static void cq_drop(struct rnic_cq *cq, u32 qpn)
+static void cq_drop(struct rnic_cq *cq, struct rnic_qp *qp)
 {
 	struct rnic_cqe *cqe;
 	u32 i;
 
 	for (i = cq->ci; i - cq->ci < cq->depth && cqe_is_new(cq, i); i++) {
 		cqe = cqe_at(cq, i);
-		if (le32_to_cpu(cqe->qpn) == qpn)
-			cqe->qpn = RNIC_CQE_DROPPED;
+		if (le32_to_cpu(cqe->qpn) != qp->qpn)
+			continue;
+		/* An SRQ outlives the QP, and so must the room in it */
+		if (cqe->opcode == RNIC_WR_RECV)
+			recv_done(qp);
+		cqe->qpn = RNIC_CQE_DROPPED;
 	}
 }
 
@@ -444,11 +448,11 @@ void rnic_cq_remove_qp(struct rnic_qp *qp)
 {
 	spin_lock_irq(&qp->send_cq->lock);
 	list_del(&qp->send_link);
-	cq_drop(qp->send_cq, qp->qpn);
+	cq_drop(qp->send_cq, qp);
 	spin_unlock_irq(&qp->send_cq->lock);
 	spin_lock_irq(&qp->recv_cq->lock);
 	list_del(&qp->recv_link);
-	cq_drop(qp->recv_cq, qp->qpn);
+	cq_drop(qp->recv_cq, qp);
 	spin_unlock_irq(&qp->recv_cq->lock);
 }
 

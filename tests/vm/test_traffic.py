@@ -208,5 +208,16 @@ class Verbs(PairCase):
             self.verbs(self.b, self.a, options='-m 256')
 
 
+class KernelConsumer(PairCase):
+    """tests/vm/modules/rnic_srq.c"""
+
+    def test_srq_has_room_again_when_a_qp_is_destroyed(self):
+        self.allow(r'^rnic_srq: ')
+        out = self.a.run(f'modprobe rnic_srq addr={self.pair.addr(self.a)} && '
+                         'cat /sys/module/rnic_srq/parameters/result; '
+                         'rmmod rnic_srq', 60).output
+        self.assertEqual(out.strip(), '8')
+
+
 if __name__ == '__main__':
     unittest.main(verbosity=2)
