@@ -244,7 +244,7 @@ static void recv_done(struct rnic_qp *qp)
 		spin_unlock(&qp->srq->rq.lock);
 	} else {
 		/* Read by posters, who hold another lock */
-		WRITE_ONCE(qp->rq.ci, qp->rq.ci + 1);
+		smp_store_release(&qp->rq.ci, qp->rq.ci + 1);
 	}
 }
 
@@ -253,7 +253,7 @@ static void send_done(struct rnic_qp *qp, u16 index)
 {
 	u16 count = index + 1 - (u16)qp->sq.ci;
 
-	WRITE_ONCE(qp->sq.ci, qp->sq.ci + count);
+	smp_store_release(&qp->sq.ci, qp->sq.ci + count);
 }
 
 /* False: it is of a QP that was destroyed */
@@ -314,7 +314,8 @@ static int flush_wq(struct rnic_qp *qp, struct rnic_wq *wq, bool send, int num,
 			wc->wr_id = le64_to_cpu(rq_wqe->wr_id);
 			wc->opcode = IB_WC_RECV;
 		}
-		WRITE_ONCE(wq->ci, wq->ci + 1);
+		/* The poster overwrites the WQE when it sees this */
+		smp_store_release(&wq->ci, wq->ci + 1);
 	}
 	return n;
 }

@@ -7,10 +7,10 @@
 
 #include "rnic.h"
 
-/* phase: that of the entry at eq->ci */
-static bool eq_is_new(struct rnic_eq *eq, const u8 *phase)
+/* phase: that of the entry with index ci */
+static bool eq_is_new(struct rnic_eq *eq, u32 ci, const u8 *phase)
 {
-	if ((READ_ONCE(*phase) & 1) == !!(eq->ci & eq->depth))
+	if ((READ_ONCE(*phase) & 1) == !!(ci & eq->depth))
 		return false;
 	dma_rmb();
 	return true;
@@ -21,20 +21,22 @@ static struct rnic_ceqe *ceq_next(struct rnic_eq *eq)
 	struct rnic_ceqe *ring = eq->mem.va;
 	struct rnic_ceqe *ceqe = &ring[eq->ci & (eq->depth - 1)];
 
-	return eq_is_new(eq, &ceqe->phase) ? ceqe : NULL;
+	return eq_is_new(eq, eq->ci, &ceqe->phase) ? ceqe : NULL;
 }
 
+/* The interrupt handler peeks while aeq_work moves ci */
 static struct rnic_aeqe *aeq_next(struct rnic_eq *eq)
 {
+	u32 ci = READ_ONCE(eq->ci);
 	struct rnic_aeqe *ring = eq->mem.va;
-	struct rnic_aeqe *aeqe = &ring[eq->ci & (eq->depth - 1)];
+	struct rnic_aeqe *aeqe = &ring[ci & (eq->depth - 1)];
 
-	return eq_is_new(eq, &aeqe->phase) ? aeqe : NULL;
+	return eq_is_new(eq, ci, &aeqe->phase) ? aeqe : NULL;
 }
 
 static void eq_consume(struct rnic_eq *eq)
 {
-	eq->ci++;
+	WRITE_ONCE(eq->ci, eq->ci + 1);
 	/* The entry was read before the device may write it again */
 	dma_mb();
 	WRITE_ONCE(eq->dbrec->ci, cpu_to_le32(eq->ci));
@@ -54,6 +56,9 @@ static void ceq_poll(struct rnic_eq *eq)
 	struct rnic_ceqe *ceqe;
 	u32 cqn;
 
+	/* Not created yet */
+	if (!smp_load_acquire(&eq->depth))
+		return;
 	do {
 		while ((ceqe = ceq_next(eq))) {
 			cqn = le32_to_cpu(ceqe->cqn);
@@ -205,7 +210,7 @@ static irqreturn_t admin_irq(int irq, void *data)
 	/* An answer to a command leaves the AEQ as it was; then the peek is
 	 * all that it costs. aeq.depth: it is created by the first command.
 	 */
-	if (READ_ONCE(rdev->aeq.depth) && aeq_next(&rdev->aeq))
+	if (smp_load_acquire(&rdev->aeq.depth) && aeq_next(&rdev->aeq))
 		queue_work(rdev->event_wq, &rdev->aeq_work);
 	if (!rdev->net_vector)
 		rnic_net_interrupt(rdev);
@@ -230,8 +235,7 @@ static irqreturn_t shared_irq(int irq, void *data)
 	struct rnic_dev *rdev = data;
 
 	admin_irq(irq, data);
-	if (READ_ONCE(rdev->ceqs[0].depth))
-		ceq_poll(&rdev->ceqs[0]);
+	ceq_poll(&rdev->ceqs[0]);
 	return IRQ_HANDLED;
 }
 

@@ -381,16 +381,17 @@ static int start_device(struct rnic_dev *rdev)
 {
 	int ret;
 
-	ret = rnic_irqs_request(rdev);
-	if (ret)
-		return ret;
+	/* What the interrupt handlers look at comes first */
 	ret = rnic_adminq_init(rdev);
 	if (ret)
-		goto err_irqs;
+		return ret;
+	ret = rnic_irqs_request(rdev);
+	if (ret)
+		goto err_adminq;
 	ret = rnic_mem_alloc(rdev, &rdev->stats_mem,
 			     RNIC_STAT_COUNT * sizeof(__le64));
 	if (ret)
-		goto err_adminq;
+		goto err_irqs;
 	ret = rnic_enable(rdev);
 	if (ret)
 		goto err_stop;
@@ -416,11 +417,11 @@ err_stop:
 	rnic_mem_free(rdev, &rdev->stats_mem);
 	rnic_adminq_free(rdev);
 	return ret;
-err_adminq:
-	rnic_adminq_free(rdev);
 err_irqs:
 	rnic_irqs_free(rdev);
 	kfree(rdev->ceqs);
+err_adminq:
+	rnic_adminq_free(rdev);
 	return ret;
 }
 

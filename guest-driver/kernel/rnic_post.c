@@ -309,7 +309,7 @@ int rnic_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	old = sq->pi;
 	ret = check_state(rdev, qp, true);
 	for (new = old; wr && !ret; wr = wr->next, new++) {
-		if (new - READ_ONCE(sq->ci) >= sq->depth) {
+		if (new - smp_load_acquire(&sq->ci) >= sq->depth) {
 			ret = -ENOMEM;
 			break;
 		}
@@ -364,7 +364,7 @@ static int post_recvs(struct rnic_wq *rq, struct rnic_qp_dbrec *dbrec,
 	int ret = 0;
 
 	for (; wr; wr = wr->next) {
-		if (rq->pi - READ_ONCE(rq->ci) >= rq->depth)
+		if (rq->pi - smp_load_acquire(&rq->ci) >= rq->depth)
 			ret = -ENOMEM;
 		else
 			ret = put_recv_wqe(rq, wr);
