@@ -185,7 +185,10 @@ static void fatal_work(struct work_struct *work)
 	mutex_unlock(&rdev->register_lock);
 }
 
-/* A device that stopped, or was pulled out, says so in no other way */
+/*
+ * A device that stopped, was pulled out, or was reset by somebody else (as a
+ * machine does that wakes up), says so in no other way
+ */
 static void health_work(struct work_struct *work)
 {
 	struct rnic_dev *rdev =
@@ -202,6 +205,12 @@ static void health_work(struct work_struct *work)
 	if (status & RNIC_STATUS_FATAL) {
 		dev_err(&rdev->pdev->dev, "the device stopped: error %u\n",
 			rnic_read(rdev, RNIC_REG_ERROR));
+		rnic_kill(rdev);
+		return;
+	}
+	if (!(status & RNIC_STATUS_READY)) {
+		dev_err(&rdev->pdev->dev, "the device was reset: status %#x\n",
+			status);
 		rnic_kill(rdev);
 		return;
 	}

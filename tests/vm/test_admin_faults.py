@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A device that answers the driver's commands late or never."""
+"""A device that answers the driver's commands late or never, or forgot all."""
 
 import sys
 import unittest
@@ -91,6 +91,17 @@ class Faults(PairCase):
         self.delay(0)
         self.pair.reload(self.a)
         self.assert_works()
+
+    def test_reset_by_somebody_else_ends_the_device(self):
+        """As a machine does that wakes up; no command finds it out"""
+        t = self.traffic()
+        self.a.run('modprobe rnic_reset && rmmod rnic_reset', 60, True)
+        self.wait_kernel(self.a, r'^rnic \S+: the device was reset')
+        self.assertIn('DISCONNECT EVENT', t.client.wait().output)
+        t.server.wait_output('DISCONNECT EVENT')
+        t.server.kill(9)
+        t.server.wait()
+        self.recover()
 
     def test_probe_without_an_answer_fails_in_time(self):
         self.a.run('rmmod rnic', 60, True)
