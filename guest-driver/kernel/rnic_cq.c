@@ -392,9 +392,18 @@ int rnic_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	int ret = 0;
 	u32 kind;
 
-	/* A process arms its CQs itself */
-	if (cq->umem)
-		return -EINVAL;
+	/*
+	 * A process arms its CQs itself. It comes here when it finds after
+	 * posting that the device died meanwhile: rnic_cq_wake_processes() may
+	 * have told another thread of it too early.
+	 */
+	if (cq->umem) {
+		if (!test_bit(RNIC_QUIESCED, &rdev->flags))
+			return -EINVAL;
+		if (cq->ibcq.comp_handler)
+			cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+		return 0;
+	}
 	kind = (flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED ?
 	       RNIC_CQ_ARM_SOLICITED : RNIC_CQ_ARM_ANY;
 

@@ -404,6 +404,13 @@ int rnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
     return 0;
 }
 
+void rnic_cq_wake(struct rnic_cq *cq)
+{
+    /* The kernel raises an event; without a channel nobody sleeps, and of a
+     * device that was taken out the channel is at its end */
+    ibv_cmd_req_notify_cq(&cq->vcq.cq, 0);
+}
+
 void rnic_cq_event(struct ibv_cq *ibcq)
 {
     atomic_store(&to_rcq(ibcq)->armed, RNIC_CQ_ARM_NONE);

@@ -236,7 +236,7 @@ static bool hold(struct rnic_context *ctx, struct rnic_qp *qp)
 
 void rnic_sq_publish(struct rnic_context *ctx, struct rnic_qp *qp)
 {
-    uint32_t event;
+    uint32_t event, state;
 
     if (hold(ctx, qp)) {
         return;
@@ -246,9 +246,13 @@ void rnic_sq_publish(struct rnic_context *ctx, struct rnic_qp *qp)
      * sees this index or we see that it wants to be told */
     atomic_thread_fence(memory_order_seq_cst);
     event = rnic_load(&qp->status->sq_event);
+    state = rnic_load(&qp->status->state);
     if (qp->sq.pi - event - 1 < qp->sq.pi - qp->sq_published ||
-        rnic_load(&qp->status->state) != RNIC_QPS_RTS) {
+        state != RNIC_QPS_RTS) {
         rnic_db_ring(ctx, qp->qpn);
+    }
+    if (state == RNIC_QPS_RESET) {
+        rnic_cq_wake(to_rcq(qp->vqp.qp.send_cq));
     }
     qp->sq_published = qp->sq.pi;
 }
@@ -289,7 +293,7 @@ int rnic_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 {
     struct rnic_context *ctx = to_rctx(ibqp->context);
     struct rnic_qp *qp = to_rqp(ibqp);
-    uint32_t posted;
+    uint32_t posted, state;
     int err;
 
     err = qp->srq ? EINVAL : rnic_qp_check_state(ctx, qp, false);
@@ -304,8 +308,11 @@ int rnic_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
         /* The device looks for receives when it needs one; only in ERROR
          * nothing would make it look */
         atomic_thread_fence(memory_order_seq_cst);
-        if (rnic_load(&qp->status->state) == RNIC_QPS_ERROR) {
+        state = rnic_load(&qp->status->state);
+        if (state == RNIC_QPS_ERROR) {
             rnic_db_ring(ctx, qp->qpn);
+        } else if (state == RNIC_QPS_RESET) {
+            rnic_cq_wake(to_rcq(ibqp->recv_cq));
         }
     }
     pthread_mutex_unlock(&qp->rq.lock);

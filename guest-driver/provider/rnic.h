@@ -205,6 +205,9 @@ int rnic_modify_cq(struct ibv_cq *ibcq, struct ibv_modify_cq_attr *attr);
 int rnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc);
 int rnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only);
 void rnic_cq_event(struct ibv_cq *ibcq);
+/* The device died while something was posted: whoever flushed its queues may
+ * not have seen that, and sleeps now */
+void rnic_cq_wake(struct rnic_cq *cq);
 /* Removes the CQEs of a QP; the caller holds qp_mutex and the CQ's lock */
 void rnic_cq_clean(struct rnic_cq *cq, uint32_t qpn);
 
