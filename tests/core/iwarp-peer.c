@@ -32,6 +32,7 @@ void iw_options_init(struct iw_options *options, bool crc)
 void iw_listen(struct iw_peer *peer, const struct th_options *th)
 {
     struct th_options defaults;
+    struct th_qp_attr attr;
     struct iw_oracle *oracle = &peer->oracle;
 
     memset(peer, 0, sizeof(*peer));
@@ -58,7 +59,10 @@ void iw_listen(struct iw_peer *peer, const struct th_options *th)
     memset(peer->buf.ptr, 0xee, PEER_BUF);
     iw_watch(peer);
     iw_baseline(peer);
-    peer->qp = th_qp_new(peer->guest, NULL);
+    /* It may use more than others: what a peer may not is refused with it */
+    th_qp_attr_init(&attr);
+    attr.flags = RNIC_QP_KERNEL;
+    peer->qp = th_qp_new(peer->guest, &attr);
 }
 
 void iw_start(struct iw_peer *peer, const struct iw_options *options)
@@ -353,10 +357,72 @@ uint32_t iw_region(struct iw_peer *peer, uint32_t pdn, uint32_t access)
     return GUINT32_FROM_LE(resp.mr.stag);
 }
 
-uint32_t iw_stag_of(struct iw_peer *peer, enum iw_stag which)
+/* ALLOC_MR for the whole buffer */
+static uint32_t region_alloc(struct iw_peer *peer)
 {
     struct rnic_asqe cmd = { .opcode = RNIC_CMD_ALLOC_MR };
     struct rnic_acqe resp;
+
+    cmd.alloc_mr.pdn = GUINT32_TO_LE(TH_PD);
+    cmd.alloc_mr.max_pages = GUINT32_TO_LE(4);
+    g_assert_cmpuint(th_admin(peer->guest, &cmd, &resp), ==, RNIC_ADMIN_OK);
+    return GUINT32_FROM_LE(resp.mr.stag);
+}
+
+static void post_and_wait(struct iw_peer *peer, const struct th_wr *wr)
+{
+    iw_open_gate(peer);
+    th_post_send(peer->qp, wr, 1);
+    iw_wait_send(peer, wr->wr_id, RNIC_WC_SUCCESS);
+}
+
+/* @stag: of ALLOC_MR; returns the one that is valid now */
+static uint32_t region_fast_reg(struct iw_peer *peer, uint32_t stag,
+                                uint32_t access)
+{
+    enum { PAGES = (IW_FAST_LEN + TH_PAGE - 1) / TH_PAGE };
+    uint64_t pages = th_alloc(peer->guest, PAGES * 8, 8);
+    uint64_t *list = th_ptr(peer->guest, pages);
+    struct th_wr wr = {
+        .opcode = RNIC_WR_REG_MR,
+        .flags = RNIC_WQE_SIGNALED,
+        .reg = {
+            .access = GUINT32_TO_LE(access),
+            .num_pages = GUINT32_TO_LE(PAGES),
+            .iova = GUINT64_TO_LE(PEER_IOVA),
+            .length = GUINT64_TO_LE(IW_FAST_LEN),
+            .page_shift = GUINT32_TO_LE(12),
+            .pages = GUINT64_TO_LE(pages),
+            .stag = GUINT32_TO_LE(stag ^ 0x77),
+        },
+    };
+    unsigned i;
+
+    for (i = 0; i < PAGES; i++) {
+        list[i] = GUINT64_TO_LE(peer->buf.pages[i]);
+    }
+    post_and_wait(peer, &wr);
+    return stag ^ 0x77;
+}
+
+/* A Send with Invalidate, with MSN 1 */
+static void take_back(struct iw_peer *peer, uint32_t stag)
+{
+    uint8_t ulpdu[18];
+
+    iw_post_recv(peer, 77, 0, 0);
+    iw_send(
+        peer, ulpdu,
+        iw_untagged(ulpdu, IW_UNTAGGED, IW_SEND_INV, stag, 0, 1, 0, NULL, 0));
+    iw_wait_recv(peer, 77, RNIC_WC_SUCCESS, 0);
+}
+
+uint32_t iw_stag_of(struct iw_peer *peer, enum iw_stag which)
+{
+    struct th_wr inv = {
+        .opcode = RNIC_WR_LOCAL_INV,
+        .flags = RNIC_WQE_SIGNALED,
+    };
     uint32_t stag;
 
     switch (which) {
@@ -373,10 +439,7 @@ uint32_t iw_stag_of(struct iw_peer *peer, enum iw_stag which)
         th_dereg_mr(peer->guest, stag);
         return stag;
     case IW_STAG_NOT_VALID:
-        cmd.alloc_mr.pdn = GUINT32_TO_LE(TH_PD);
-        cmd.alloc_mr.max_pages = GUINT32_TO_LE(4);
-        g_assert_cmpuint(th_admin(peer->guest, &cmd, &resp), ==, RNIC_ADMIN_OK);
-        return GUINT32_FROM_LE(resp.mr.stag);
+        return region_alloc(peer);
     case IW_STAG_OTHER_PD:
         return iw_region(peer, TH_PD + 1, RNIC_ACCESS_ALL);
     case IW_STAG_READ_ONLY:
@@ -387,6 +450,29 @@ uint32_t iw_stag_of(struct iw_peer *peer, enum iw_stag which)
                          RNIC_ACCESS_LOCAL_WRITE | RNIC_ACCESS_REMOTE_WRITE);
     case IW_STAG_LOCAL_ONLY:
         return iw_region(peer, TH_PD, RNIC_ACCESS_LOCAL_WRITE);
+    case IW_STAG_INVALIDATED:
+        inv.inv_stag =
+            region_fast_reg(peer, region_alloc(peer), RNIC_ACCESS_ALL);
+        post_and_wait(peer, &inv);
+        return inv.inv_stag;
+    case IW_STAG_TAKEN_BACK:
+        stag = iw_region(peer, TH_PD, RNIC_ACCESS_ALL);
+        take_back(peer, stag);
+        return stag;
+    case IW_STAG_FAST:
+        return region_fast_reg(peer, region_alloc(peer), RNIC_ACCESS_ALL);
+    case IW_STAG_FAST_OLD_KEY:
+        stag = region_alloc(peer);
+        region_fast_reg(peer, stag, RNIC_ACCESS_ALL);
+        return stag;
+    case IW_STAG_FAST_READ_ONLY:
+        return region_fast_reg(peer, region_alloc(peer),
+                               RNIC_ACCESS_LOCAL_WRITE |
+                                   RNIC_ACCESS_REMOTE_READ);
+    case IW_STAG_FAST_WRITE_ONLY:
+        return region_fast_reg(peer, region_alloc(peer),
+                               RNIC_ACCESS_LOCAL_WRITE |
+                                   RNIC_ACCESS_REMOTE_WRITE);
     }
     return peer->stag;
 }

@@ -36,7 +36,7 @@ struct iw_oracle {
 
 struct iw_peer {
     struct th_guest *guest;
-    struct th_qp *qp;
+    struct th_qp *qp;  /* of a kernel consumer */
     struct th_buf buf; /* of the device's guest, registered */
     uint32_t stag;     /* all rights */
     uint32_t listener; /* of the device at IW_DEVICE */
@@ -165,8 +165,17 @@ enum iw_stag {
     IW_STAG_READ_ONLY,
     IW_STAG_WRITE_ONLY,
     IW_STAG_LOCAL_ONLY,
+    IW_STAG_INVALIDATED, /* by a work request of the device's consumer */
+    IW_STAG_TAKEN_BACK,  /* by the peer: its Send with MSN 1 */
+    /* Registered by a work request: the first IW_FAST_LEN octets */
+    IW_STAG_FAST,
+    IW_STAG_FAST_OLD_KEY,
+    IW_STAG_FAST_READ_ONLY,
+    IW_STAG_FAST_WRITE_ONLY,
 };
-/* An STag of that kind, of the buffer if of anything */
+#define IW_FAST_LEN 5000
+/* An STag of that kind, of the buffer if of anything. Those that need work
+ * requests or messages open the gate. */
 uint32_t iw_stag_of(struct iw_peer *peer, enum iw_stag which);
 /* Another region of the buffer */
 uint32_t iw_region(struct iw_peer *peer, uint32_t pdn, uint32_t access);

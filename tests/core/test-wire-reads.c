@@ -96,17 +96,43 @@ static void test_long_read_is_segmented(gconstpointer crc)
 static void test_empty_read_looks_at_nothing(gconstpointer crc)
 {
     static const struct {
-        uint32_t stag;
+        enum iw_stag stag;
         uint64_t to;
-    } sources[] = { { 0xdeadbeef, UINT64_MAX }, { 0, 0 } };
+    } sources[] = {
+        { IW_STAG_WRONG_INDEX, UINT64_MAX },
+        { IW_STAG_NONE, 0 },
+        { IW_STAG_OWN, END + 1 },
+        { IW_STAG_OTHER_PD, PEER_IOVA },
+        { IW_STAG_WRITE_ONLY, PEER_IOVA },
+        { IW_STAG_LOCAL_ONLY, PEER_IOVA },
+        { IW_STAG_DEREGISTERED, PEER_IOVA },
+        { IW_STAG_INVALIDATED, PEER_IOVA },
+        { IW_STAG_FAST_WRITE_ONLY, PEER_IOVA + IW_FAST_LEN + 1 },
+    };
     struct iw_peer p;
     unsigned i;
 
     iw_start_crc(&p, GPOINTER_TO_INT(crc));
     for (i = 0; i < G_N_ELEMENTS(sources); i++) {
-        request(&p, i + 1, 0, sources[i].stag, sources[i].to);
+        request(&p, i + 1, 0, iw_stag_of(&p, sources[i].stag), sources[i].to);
         response(&p, SINK, SINK_TO, NULL, 0);
     }
+    iw_expect_harmless(&p, 1);
+    iw_free(&p);
+}
+
+static void test_read_of_the_last_octet_of_a_fast_region(gconstpointer crc)
+{
+    struct iw_peer p;
+    uint8_t octet;
+
+    iw_start_crc(&p, GPOINTER_TO_INT(crc));
+    p.buf.ptr[IW_FAST_LEN - 1] = 0x42;
+    iw_watch(&p);
+    request(&p, 1, 1, iw_stag_of(&p, IW_STAG_FAST),
+            PEER_IOVA + IW_FAST_LEN - 1);
+    response(&p, SINK, SINK_TO, &octet, 1);
+    g_assert_cmphex(octet, ==, 0x42);
     iw_expect_harmless(&p, 1);
     iw_free(&p);
 }
@@ -169,16 +195,27 @@ static const struct row {
     { "R07/at-the-end", IW_STAG_OWN, END, 1, 0x01 },
     { "R07/before-the-start", IW_STAG_OWN, PEER_IOVA - 1, 16, 0x01 },
     { "R07/4-gib-away", IW_STAG_OWN, PEER_IOVA + (1ull << 32), 16, 0x01 },
+    { "R07/far-away", IW_STAG_OWN, PEER_IOVA + (1ull << 63), 16, 0x01 },
+    { "R07/one-past-the-end-of-a-fast-region", IW_STAG_FAST, PEER_IOVA,
+      IW_FAST_LEN + 1, 0x01 },
     { "R08/wraps", IW_STAG_OWN, -8ull, 16, 0x04 },
+    { "R08/ends-at-2-to-the-64", IW_STAG_OWN, -16ull, 16, 0x04 },
     { "R08/4-gib-that-wrap", IW_STAG_OWN, -8ull, UINT32_MAX, 0x04 },
     { "R09/unknown-stag", IW_STAG_WRONG_INDEX, PEER_IOVA, 16, 0x00 },
     { "R09/wrong-key", IW_STAG_WRONG_KEY, PEER_IOVA, 16, 0x00 },
     { "R09/deregistered", IW_STAG_DEREGISTERED, PEER_IOVA, 16, 0x00 },
     { "R09/not-registered-yet", IW_STAG_NOT_VALID, PEER_IOVA, 16, 0x00 },
+    { "R09/invalidated-by-its-owner", IW_STAG_INVALIDATED, PEER_IOVA, 16,
+      0x00 },
+    { "R09/invalidated-by-the-peer", IW_STAG_TAKEN_BACK, PEER_IOVA, 16, 0x00 },
+    { "R09/old-key-of-a-fast-region", IW_STAG_FAST_OLD_KEY, PEER_IOVA, 16,
+      0x00 },
     { "R09/stag-0", IW_STAG_NONE, PEER_IOVA, 16, 0x00 },
     { "R09/stag-0-and-a-dma-address", IW_STAG_NONE, TH_BASE, 16, 0x00 },
     { "R09/another-pd", IW_STAG_OTHER_PD, PEER_IOVA, 16, 0x03 },
     { "R09/region-for-writing", IW_STAG_WRITE_ONLY, PEER_IOVA, 16, 0x02 },
+    { "R09/fast-region-for-writing", IW_STAG_FAST_WRITE_ONLY, PEER_IOVA, 16,
+      0x02 },
     { "R09/region-for-local-use", IW_STAG_LOCAL_ONLY, PEER_IOVA, 16, 0x02 },
 };
 
@@ -187,14 +224,15 @@ static void refuse_row(gconstpointer opaque, bool crc)
     const struct row *row = opaque;
     uint8_t ulpdu[64], octets[16], term[70];
     struct iw_peer p;
+    uint32_t stag;
     size_t len;
 
     iw_start_crc(&p, crc);
+    stag = iw_stag_of(&p, row->stag);
     iw_post_recv(&p, 1, 0, 100);
     /* The good one before it is answered, the one behind it is not */
     request(&p, 1, 16, p.stag, PEER_IOVA);
-    len = iw_read_request(ulpdu, 2, SINK, SINK_TO, row->size,
-                          iw_stag_of(&p, row->stag), row->to);
+    len = iw_read_request(ulpdu, 2, SINK, SINK_TO, row->size, stag, row->to);
     iw_send(&p, ulpdu, len);
     request(&p, 3, 16, p.stag, PEER_IOVA);
     response(&p, SINK, SINK_TO, octets, 16);
@@ -381,6 +419,8 @@ int main(int argc, char **argv)
     iw_add("R04/1-mib", test_long_read_is_segmented);
     iw_add("R05/empty", test_empty_read_looks_at_nothing);
     iw_add("R07/last-octet", test_read_of_the_last_octet);
+    iw_add("R07/last-octet-of-a-fast-region",
+           test_read_of_the_last_octet_of_a_fast_region);
     for (i = 0; i < G_N_ELEMENTS(rows); i++) {
         iw_add_row(rows[i].name, &rows[i], refuse_row);
     }
