@@ -309,6 +309,79 @@ static void test_marker_within_an_fpdu(gconstpointer crc)
     iw_free(&p);
 }
 
+/* A peer that asks for markers and sends none: nothing is taken out of its
+ * stream, not even what looks like markers where they would be */
+static void test_what_looks_like_markers_is_payload(gconstpointer crc)
+{
+    g_autofree uint8_t *ulpdu = g_malloc(65536);
+    g_autofree uint8_t *payload = g_malloc0(20000);
+    /* The empty Write that opened the gate, this one's length and header */
+    const size_t at = 20 + 2 + 14;
+    struct iw_peer p;
+    size_t i;
+
+    start(&p, GPOINTER_TO_INT(crc));
+    /* A marker where one would be: the distance to the length of the FPDU */
+    for (i = 512 - at; i + 4 <= 20000; i += 512) {
+        payload[i + 2] = (i + at - 20) >> 8;
+        payload[i + 3] = i + at - 20;
+    }
+    iw_allow(&p, 0, 20000);
+    iw_send(&p, ulpdu,
+            iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag, PEER_IOVA, payload,
+                      20000));
+    iw_expect_harmless(&p, 1);
+    g_assert_cmpmem(p.buf.ptr, 20000, payload, 20000);
+    iw_free(&p);
+}
+
+/*
+ * A peer that sends markers all the same, its CRC over them as if they had been
+ * agreed upon: whatever FPDUPTR they have, they are no markers here. With CRC
+ * nothing of the FPDU is taken; without, what follows is no FPDU.
+ */
+static void sends_markers(bool crc, uint16_t pointer)
+{
+    uint8_t octets[1024], ulpdu[1024], payload[600];
+    struct iw_peer p;
+    uint32_t sum;
+    size_t len;
+
+    start_plain(&p, GINT_TO_POINTER(crc));
+    th_fill(payload, sizeof(payload), 7);
+    len = iw_tagged(ulpdu, IW_TAGGED, IW_WRITE, p.stag, PEER_IOVA, payload,
+                    sizeof(payload));
+    len = iw_fpdu(&p, octets, ulpdu, len);
+    memmove(octets + 512 + 4, octets + 512, len - 512);
+    memset(octets + 512, 0, 2);
+    octets[514] = pointer >> 8;
+    octets[515] = pointer;
+    len += 4;
+    if (crc) {
+        sum = GUINT32_SWAP_LE_BE(iw_crc32c(octets, len - 4));
+        memcpy(octets + len - 4, &sum, 4);
+    }
+    raw_send(p.fd, octets, len);
+    if (crc) {
+        iw_expect_refused(&p, 2, 0, 0x02, NULL);
+    } else {
+        iw_allow(&p, 0, sizeof(payload));
+        iw_expect_refused(&p, 2, 0, 0x03, NULL);
+    }
+    iw_free(&p);
+}
+
+static void test_marker_with_a_wrong_pointer(gconstpointer crc)
+{
+    sends_markers(GPOINTER_TO_INT(crc), 0x1f8);
+}
+
+static void test_marker_with_low_bits_set(gconstpointer crc)
+{
+    /* 512 octets into the FPDU, and two bits that are no part of that */
+    sends_markers(GPOINTER_TO_INT(crc), 512 | 3);
+}
+
 /* ---- Sequence numbers that wrap ---- */
 
 static void test_sequence_numbers_wrap(gconstpointer crc)
@@ -393,6 +466,10 @@ int main(int argc, char **argv)
     g_test_add_func("/wire/M05/figures-of-the-rfc/crc-on",
                     test_figures_of_the_rfc);
     iw_add("M06-M08-M09/never-asked-for", test_never_asked_for);
+    iw_add("M06/what-looks-like-markers",
+           test_what_looks_like_markers_is_payload);
+    iw_add("M08/wrong-pointer", test_marker_with_a_wrong_pointer);
+    iw_add("M09/low-bits", test_marker_with_low_bits_set);
     iw_add("M07/marker-first", test_marker_that_was_not_agreed_on);
     iw_add("M07/marker-within", test_marker_within_an_fpdu);
     iw_add("M10/sequence-of-the-peer", test_sequence_numbers_wrap);
