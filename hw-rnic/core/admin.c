@@ -21,7 +21,8 @@ struct rnic_admin {
     /* Fault injection */
     atomic_uint delay_ms;
     struct rnic_timer delay;
-    bool delayed; /* what waits has waited long enough */
+    uint32_t held_ms; /* the delay that is waited for */
+    bool delayed;     /* what waits has waited long enough */
 };
 
 /* ---- Commands ---- */
@@ -485,9 +486,14 @@ static bool is_held(struct rnic_device *dev)
     struct rnic_admin *admin = dev->admin;
     uint32_t ms = atomic_load(&admin->delay_ms);
 
-    if (!ms || admin->delayed) {
+    if (ms != admin->held_ms) {
+        /* What waits does so for the new delay, from now on */
+        admin->held_ms = ms;
         admin->delayed = false;
         rnic_timer_cancel(&admin->delay);
+    }
+    if (!ms || admin->delayed) {
+        admin->delayed = false;
         return false;
     }
     if (ms != RNIC_FAULT_NEVER && !admin->delay.deadline_ns &&

@@ -28,27 +28,6 @@ void rnic_conn_drop(struct rnic_cm_conn *conn, const char *why)
     conn->stream = NULL;
 }
 
-static void arm_request_timeout(struct rnic_cm_conn *conn);
-
-static void request_overdue(struct rnic_timer *timer)
-{
-    struct rnic_cm_conn *conn = rnic_owner(timer, struct rnic_cm_conn, timer);
-
-    if (rnic_listener_full(conn->listener)) {
-        /* It is the guest that is slow: its Request may be there, unread */
-        arm_request_timeout(conn);
-        return;
-    }
-    rnic_conn_drop(conn, "no complete MPA Request in time");
-}
-
-static void arm_request_timeout(struct rnic_cm_conn *conn)
-{
-    rnic_timer_arm(conn->dev, &conn->timer,
-                   conn->dev->config.mpa_timeout_ms * UINT64_C(1000),
-                   request_overdue);
-}
-
 /* Between Request and Reply: the peer may only leave */
 static void answer_pending_ready(struct rnic_stream *stream, uint32_t events)
 {
@@ -135,9 +114,10 @@ static int reject(struct rnic_cm_conn *conn, const uint8_t *pdata,
     return err;
 }
 
-static void request_ready(struct rnic_stream *stream, uint32_t events)
+/* False: it is not complete yet; else @conn is in another state, or gone */
+static bool take_request(struct rnic_cm_conn *conn)
 {
-    struct rnic_cm_conn *conn = stream->owner;
+    struct rnic_stream *stream = conn->stream;
     struct rnic_conn_setup *setup = conn->setup;
     struct rnic_device *dev = conn->dev;
     struct rnic_mpa_frame *request = &setup->request;
@@ -146,13 +126,13 @@ static void request_ready(struct rnic_stream *stream, uint32_t events)
 
     switch (rnic_conn_read_frame(conn, request, &err)) {
     case RNIC_FRAME_MORE:
-        return;
+        return false;
     case RNIC_FRAME_CLOSED:
         rnic_conn_drop(conn, g_strerror(err));
-        return;
+        return true;
     case RNIC_FRAME_BAD:
         rnic_conn_drop(conn, "bad MPA Request");
-        return;
+        return true;
     case RNIC_FRAME_DONE:
         break;
     }
@@ -160,7 +140,7 @@ static void request_ready(struct rnic_stream *stream, uint32_t events)
     if (n != -EAGAIN) {
         rnic_conn_drop(conn, n == 1 ? "octets behind the MPA Request"
                                     : "closed by the peer");
-        return;
+        return true;
     }
     rnic_timer_cancel(&conn->timer);
     if (request->p2p && !dev->config.rtr) {
@@ -169,7 +149,7 @@ static void request_ready(struct rnic_stream *stream, uint32_t events)
                    "rejected: peer-to-peer mode asked for, and no "
                    "ready-to-receive form is configured");
         reject(conn, NULL, 0);
-        return;
+        return true;
     }
     g_queue_unlink(&dev->cm->half_open, &conn->waiting_link);
     conn->state = CONN_REQUESTED;
@@ -188,6 +168,34 @@ static void request_ready(struct rnic_stream *stream, uint32_t events)
     conn->ord = known_or(known, request->ord, RNIC_MAX_ORD);
     rnic_conn_event(conn, RNIC_EV_CONNECT_REQUEST, RNIC_CM_OK,
                     request->ulp_data, request->ulp_len);
+    return true;
+}
+
+static void request_ready(struct rnic_stream *stream, uint32_t events)
+{
+    take_request(stream->owner);
+}
+
+static void arm_request_timeout(struct rnic_cm_conn *conn);
+
+static void request_overdue(struct rnic_timer *timer)
+{
+    struct rnic_cm_conn *conn = rnic_owner(timer, struct rnic_cm_conn, timer);
+
+    if (rnic_listener_full(conn->listener)) {
+        /* It is the guest that is slow: its Request may be there, unread */
+        arm_request_timeout(conn);
+    } else if (!take_request(conn)) {
+        /* Nor is it there because the engine, or the guest, was slow */
+        rnic_conn_drop(conn, "no complete MPA Request in time");
+    }
+}
+
+static void arm_request_timeout(struct rnic_cm_conn *conn)
+{
+    rnic_timer_arm(conn->dev, &conn->timer,
+                   conn->dev->config.mpa_timeout_ms * UINT64_C(1000),
+                   request_overdue);
 }
 
 /* May the owner of the socket at @peer_host connect to the guest? */

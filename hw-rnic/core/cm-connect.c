@@ -27,18 +27,7 @@ static void failing_due(struct rnic_timer *timer)
     connect_fail(conn, conn->status);
 }
 
-static void connect_timed_out(struct rnic_timer *timer)
-{
-    struct rnic_cm_conn *conn = rnic_owner(timer, struct rnic_cm_conn, timer);
-    char remote[RNIC_SOCKADDR_STR];
-
-    rnic_trace(conn->dev, cm, "%s: %s within %u ms",
-               rnic_sockaddr_str(&conn->remote, remote),
-               conn->state == CONN_CONNECTING ? "TCP did not connect"
-                                              : "no MPA Reply",
-               conn->dev->config.mpa_timeout_ms);
-    connect_fail(conn, RNIC_CM_TIMEDOUT);
-}
+static void connect_timed_out(struct rnic_timer *timer);
 
 static void arm_timeout(struct rnic_cm_conn *conn)
 {
@@ -49,9 +38,9 @@ static void arm_timeout(struct rnic_cm_conn *conn)
 
 /* ---- MPA ---- */
 
-static void reply_ready(struct rnic_stream *stream, uint32_t events)
+/* False: it is not complete yet; else @conn is up, or gone */
+static bool take_reply(struct rnic_cm_conn *conn)
 {
-    struct rnic_cm_conn *conn = stream->owner;
     struct rnic_mpa_frame reply;
     struct rnic_mpa_params agreed;
     enum rnic_mpa_status status;
@@ -59,13 +48,13 @@ static void reply_ready(struct rnic_stream *stream, uint32_t events)
 
     switch (rnic_conn_read_frame(conn, &reply, &err)) {
     case RNIC_FRAME_MORE:
-        return;
+        return false;
     case RNIC_FRAME_CLOSED:
         connect_fail(conn, rnic_cm_status_of_errno(err));
-        return;
+        return true;
     case RNIC_FRAME_BAD:
         connect_fail(conn, RNIC_CM_PROTOCOL);
-        return;
+        return true;
     case RNIC_FRAME_DONE:
         break;
     }
@@ -74,7 +63,7 @@ static void reply_ready(struct rnic_stream *stream, uint32_t events)
     switch (status) {
     case RNIC_MPA_OK:
         rnic_conn_up(conn, &agreed);
-        return;
+        return true;
     case RNIC_MPA_REJECTED: {
         uint8_t pdata[RNIC_MPA_PD_MAX];
 
@@ -85,19 +74,24 @@ static void reply_ready(struct rnic_stream *stream, uint32_t events)
             memcpy(pdata, reply.ulp_data, reply.ulp_len);
         }
         rnic_conn_fail(conn, RNIC_CM_REJECTED, true, pdata, reply.ulp_len);
-        return;
+        return true;
     }
     case RNIC_MPA_NO_IRD:
     case RNIC_MPA_NO_RTR:
         rnic_conn_send_terminate(conn, status, agreed.crc);
         rnic_conn_fail(conn, RNIC_CM_PROTOCOL, true, NULL, 0);
-        return;
+        return true;
     default:
         rnic_trace(conn->dev, mpa, "QP %u: %s", conn->qp->qpn,
                    rnic_mpa_status_str(status));
         connect_fail(conn, RNIC_CM_PROTOCOL);
-        return;
+        return true;
     }
+}
+
+static void reply_ready(struct rnic_stream *stream, uint32_t events)
+{
+    take_reply(stream->owner);
 }
 
 static void send_request(struct rnic_cm_conn *conn)
@@ -132,6 +126,27 @@ static void connect_ready(struct rnic_stream *stream, uint32_t events)
         return;
     }
     send_request(conn);
+}
+
+static void connect_timed_out(struct rnic_timer *timer)
+{
+    struct rnic_cm_conn *conn = rnic_owner(timer, struct rnic_cm_conn, timer);
+    char remote[RNIC_SOCKADDR_STR];
+
+    /* It may be the engine that was held up: what it waits for is there */
+    if (conn->state == CONN_CONNECTING && rnic_stream_writable(conn->stream)) {
+        connect_ready(conn->stream, EPOLLOUT);
+        return;
+    }
+    if (conn->state == CONN_AWAIT_REPLY && take_reply(conn)) {
+        return;
+    }
+    rnic_trace(conn->dev, cm, "%s: %s within %u ms",
+               rnic_sockaddr_str(&conn->remote, remote),
+               conn->state == CONN_CONNECTING ? "TCP did not connect"
+                                              : "no MPA Reply",
+               conn->dev->config.mpa_timeout_ms);
+    connect_fail(conn, RNIC_CM_TIMEDOUT);
 }
 
 /* Whether a listener that the guest may talk to is at @host */

@@ -3,6 +3,7 @@
 #include "netq.h"
 
 #include <errno.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -359,11 +360,17 @@ static void established_due(struct rnic_timer *timer)
 static void rtr_overdue(struct rnic_timer *timer)
 {
     struct rnic_cm_conn *conn = rnic_owner(timer, struct rnic_cm_conn, timer);
+    struct rnic_qp *qp = conn->qp;
 
+    /* It may be the engine that was held up. This may free @conn. */
+    qp->stream->ready(qp->stream, EPOLLIN);
+    if (qp->conn != conn || !conn->await_rtr) {
+        return;
+    }
     rnic_trace(conn->dev, cm,
                "QP %u: no ready-to-receive message within "
                "%u ms",
-               conn->qp->qpn, conn->dev->config.mpa_timeout_ms);
+               qp->qpn, conn->dev->config.mpa_timeout_ms);
     kill_up(conn, RNIC_CM_TIMEDOUT);
 }
 

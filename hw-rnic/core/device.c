@@ -249,6 +249,7 @@ void rnic_device_fatal(struct rnic_device *dev, enum rnic_dev_error error)
 void rnic_device_quiesce(rnic_device *dev)
 {
     rnic_cm_quiesce(dev);
+    rnic_timers_stop(dev);
     dev->quiesced = true;
     rnic_trace(dev, device, "quiesced");
 }
@@ -256,6 +257,7 @@ void rnic_device_quiesce(rnic_device *dev)
 void rnic_device_resume(rnic_device *dev)
 {
     dev->quiesced = false;
+    rnic_timers_go_on(dev);
     rnic_trace(dev, device, "resumed");
     rnic_loop_poke(dev);
 }

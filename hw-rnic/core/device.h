@@ -64,6 +64,9 @@ struct rnic_timer {
 void rnic_timer_arm(struct rnic_device *dev, struct rnic_timer *timer,
                     uint64_t after_us, void (*expired)(struct rnic_timer *));
 void rnic_timer_cancel(struct rnic_timer *timer);
+/* The time until rnic_timers_go_on() does not count for timers */
+void rnic_timers_stop(struct rnic_device *dev);
+void rnic_timers_go_on(struct rnic_device *dev);
 uint64_t rnic_now_ns(void);
 
 /* ---- Guest memory ---- */

@@ -24,6 +24,7 @@ struct rnic_loop {
     struct rnic_source timer_source;
     GSequence *timers;     /* struct rnic_timer, nearest first */
     uint64_t timer_set_ns; /* what the timerfd is set to; 0: nothing */
+    uint64_t stopped_ns;   /* rnic_timers_stop() */
     /* What epoll returned and has not been served: see rnic_source_remove() */
     struct epoll_event events[MAX_EVENTS];
     int num_events;
@@ -162,6 +163,24 @@ void rnic_timer_cancel(struct rnic_timer *timer)
         timer->iter = NULL;
         timer->deadline_ns = 0;
     }
+}
+
+static void timer_shift(gpointer timer, gpointer ns)
+{
+    ((struct rnic_timer *)timer)->deadline_ns += *(uint64_t *)ns;
+}
+
+void rnic_timers_stop(struct rnic_device *dev)
+{
+    dev->loop->stopped_ns = rnic_now_ns();
+}
+
+void rnic_timers_go_on(struct rnic_device *dev)
+{
+    uint64_t ns = rnic_now_ns() - dev->loop->stopped_ns;
+
+    /* All by the same: their order stays. The timerfd is too early then. */
+    g_sequence_foreach(dev->loop->timers, timer_shift, &ns);
 }
 
 static bool run_timers(struct rnic_device *dev)

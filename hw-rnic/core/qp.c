@@ -172,12 +172,29 @@ static enum rnic_cm_status fault_why(const struct rnic_fault *fault)
     return RNIC_CM_OK;
 }
 
+/* TCP takes what is kept, or not; in TERMINATE */
+static void terminate_go_on(struct rnic_qp *qp)
+{
+    int done = rnic_tx_push_tail(qp);
+
+    if (done) {
+        end(qp, done > 0, false, fault_why(qp->fault));
+    }
+}
+
 /* CLOSING or TERMINATE took too long */
 static void end_timeout(struct rnic_timer *timer)
 {
     struct rnic_qp *qp =
         (struct rnic_qp *)((char *)timer - offsetof(struct rnic_qp, end_timer));
 
+    if (qp->state == RNIC_QPS_TERMINATE) {
+        /* It may be the engine that was held up, and TCP takes it by now */
+        terminate_go_on(qp);
+        if (!qp->stream) {
+            return;
+        }
+    }
     rnic_trace(qp->dev, qp_state, "qpn %u: %s took too long", qp->qpn,
                state_str(qp->state));
     end(qp, true, false, qp->fault ? fault_why(qp->fault) : RNIC_CM_OK);
@@ -266,11 +283,7 @@ static void stream_ready(struct rnic_stream *stream, uint32_t events)
 
     note_awake(qp);
     if (qp->state == RNIC_QPS_TERMINATE) {
-        int done = rnic_tx_push_tail(qp);
-
-        if (done) {
-            end(qp, done > 0, false, fault_why(qp->fault));
-        }
+        terminate_go_on(qp);
         return;
     }
     if (events & ~EPOLLOUT) {

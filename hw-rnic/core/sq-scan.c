@@ -72,6 +72,8 @@ static void scan_due(struct rnic_timer *timer)
 
 void rnic_scan_start(struct rnic_device *dev)
 {
+    /* A pass that is under way may be past it: there is to be another one */
+    dev->scan_found = true;
     if (dev->config.sq_scan_ms && !dev->scan_timer.deadline_ns) {
         dev->scan_next = 0;
         dev->scan_found = false;

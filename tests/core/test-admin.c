@@ -82,6 +82,32 @@ static void test_engine_on_its_own_thread(void)
     th_guest_free(guest);
 }
 
+/* A delay that is changed holds from then on, for what waits as well */
+static void test_changed_delay_counts(void)
+{
+    struct th_guest *guest = th_guest_started(NULL);
+    struct rnic_asqe cmd = { .opcode = RNIC_CMD_NOP };
+    struct rnic_acqe resp;
+    uint16_t cookie;
+
+    rnic_device_fault_admin_delay(guest->dev, 3600 * 1000);
+    cookie = th_admin_submit(guest, &cmd);
+    th_run_for(20);
+    g_assert_false(th_admin_done(guest, cookie, &resp));
+    rnic_device_fault_admin_delay(guest->dev, 1);
+    th_wait(th_admin_done(guest, cookie, &resp));
+
+    rnic_device_fault_admin_delay(guest->dev, 100);
+    cookie = th_admin_submit(guest, &cmd);
+    th_step(0);
+    rnic_device_fault_admin_delay(guest->dev, RNIC_FAULT_NEVER);
+    th_run_for(300);
+    g_assert_false(th_admin_done(guest, cookie, &resp));
+    rnic_device_fault_admin_delay(guest->dev, 0);
+    th_wait(th_admin_done(guest, cookie, &resp));
+    th_guest_free(guest);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -90,5 +116,6 @@ int main(int argc, char **argv)
     ADD(full_ring_completes_each_command_once);
     ADD(trace_tells_command_and_outcome);
     ADD(engine_on_its_own_thread);
+    ADD(changed_delay_counts);
     return g_test_run();
 }

@@ -131,6 +131,35 @@ static void test_looks_at_every_qp_in_bounded_turns(void)
     th_guest_free(guest);
 }
 
+/* A QP that is made behind the back of a pass which finds no other */
+static void test_finds_a_qp_that_is_made_during_a_pass(void)
+{
+    struct th_guest *guest = scanning_guest(1);
+    struct rnic_device *dev = guest->dev;
+    struct th_qp_attr attr;
+    struct th_wr send = { .opcode = RNIC_WR_SEND };
+    struct th_qp *qp;
+
+    th_qp_attr_init(&attr);
+    attr.flags = RNIC_QP_ERROR_PRE_RTS;
+    attr.send_cq = attr.recv_cq = th_cq_new(guest, 64);
+    th_qp_free(th_qp_new(guest, &attr));
+    /* In the middle of a pass that has not met any */
+    while (!dev->scan_timer.deadline_ns || !dev->scan_next ||
+           dev->scan_next == RNIC_MAX_QP || dev->scan_found) {
+        if (!dev->scan_timer.deadline_ns) {
+            th_qp_free(th_qp_new(guest, &attr));
+        }
+        rnic_device_run(dev);
+    }
+    guest->next_qpn = 0;
+    qp = th_qp_new(guest, &attr);
+    g_assert_cmpuint(qp->qpn, <, dev->scan_next);
+    th_post_send_quiet(qp, &send, 1);
+    th_event_wait(guest, RNIC_EV_QP_FATAL, qp->qpn, NULL);
+    th_guest_free(guest);
+}
+
 static void test_does_nothing_while_quiesced(void)
 {
     struct early e;
@@ -209,6 +238,7 @@ int main(int argc, char **argv)
     TEST(flushes_late_posts_of_a_failed_qp);
     TEST(reads_no_wqe);
     TEST(looks_at_every_qp_in_bounded_turns);
+    TEST(finds_a_qp_that_is_made_during_a_pass);
     TEST(does_nothing_while_quiesced);
     TEST(no_idle_wakeups_when_off);
     TEST(rests_without_qps);
