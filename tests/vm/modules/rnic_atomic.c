@@ -8,14 +8,10 @@
  * alone. The parameter `result` then says what went wrong, or `ok`.
  */
 #include <linux/delay.h>
-#include <linux/inet.h>
-#include <linux/module.h>
 #include <linux/scatterlist.h>
-#include <rdma/ib_verbs.h>
-#include <rdma/rdma_cm.h>
+#include "link.h"
 
 #define QUEUE	16
-#define WAIT	(20 * HZ)
 
 static char *addr = "10.0.0.1";
 module_param(addr, charp, 0444);
@@ -25,18 +21,12 @@ module_param_string(result, result, sizeof(result), 0444);
 MODULE_PARM_DESC(result, "what went wrong, or ok");
 
 struct end {
-	struct rdma_cm_id *id;
-	struct ib_pd *pd;
-	struct ib_cq *cq;
+	struct link link;
 	u64 *page;
 	dma_addr_t dma;
-	struct completion step;		/* of set-up */
-	struct completion over;		/* established, or failed */
-	int status;			/* of set-up */
 };
 
 static struct end client, server;
-static struct rdma_cm_id *listener;
 static struct ib_mr *mr;
 
 static void say(const char *fmt, ...)
@@ -51,149 +41,55 @@ static void say(const char *fmt, ...)
 	va_end(args);
 }
 
-static int open_end(struct end *end, struct rdma_cm_id *id)
+/* ---- Set-up ---- */
+
+static int open_end(struct link *link)
 {
+	struct end *end = container_of(link, struct end, link);
 	struct ib_qp_init_attr attr = {
 		.cap.max_send_wr = QUEUE,
 		.cap.max_recv_wr = QUEUE,
 		.cap.max_send_sge = 1,
 		.cap.max_recv_sge = 1,
-		.qp_type = IB_QPT_RC,
-		.sq_sig_type = IB_SIGNAL_REQ_WR,
 	};
+	struct ib_device *dev = link->id->device;
 
-	end->id = id;
-	end->pd = ib_alloc_pd(id->device, 0);
-	if (IS_ERR(end->pd))
-		return PTR_ERR(end->pd);
-	end->cq = ib_alloc_cq_any(id->device, end, 2 * QUEUE, IB_POLL_DIRECT);
-	if (IS_ERR(end->cq))
-		return PTR_ERR(end->cq);
-	attr.send_cq = end->cq;
-	attr.recv_cq = end->cq;
 	end->page = (u64 *)get_zeroed_page(GFP_KERNEL);
 	if (!end->page)
 		return -ENOMEM;
-	end->dma = ib_dma_map_single(id->device, end->page, PAGE_SIZE,
+	end->dma = ib_dma_map_single(dev, end->page, PAGE_SIZE,
 				     DMA_BIDIRECTIONAL);
-	if (ib_dma_mapping_error(id->device, end->dma)) {
+	if (ib_dma_mapping_error(dev, end->dma)) {
 		free_page((unsigned long)end->page);
 		end->page = NULL;
 		return -ENOMEM;
 	}
-	return rdma_create_qp(id, end->pd, &attr);
+	return link_make_qp(link, &attr, IB_POLL_DIRECT);
 }
 
 static void close_end(struct end *end)
 {
-	if (end->id && end->id->qp) {
-		ib_drain_qp(end->id->qp);
-		if (end == &server && !IS_ERR_OR_NULL(mr))
-			ib_dereg_mr(mr);
-		rdma_destroy_qp(end->id);
-	}
+	link_end_qp(&end->link);
+	if (end == &server && !IS_ERR_OR_NULL(mr))
+		ib_dereg_mr(mr);
 	if (end->page) {
-		ib_dma_unmap_single(end->id->device, end->dma, PAGE_SIZE,
+		ib_dma_unmap_single(end->link.id->device, end->dma, PAGE_SIZE,
 				    DMA_BIDIRECTIONAL);
 		free_page((unsigned long)end->page);
 	}
-	if (!IS_ERR_OR_NULL(end->cq))
-		ib_free_cq(end->cq);
-	if (!IS_ERR_OR_NULL(end->pd))
-		ib_dealloc_pd(end->pd);
-	if (end->id)
-		rdma_destroy_id(end->id);
+	link_close(&end->link);
 }
 
-/* ---- Set-up ---- */
-
-static void end_over(struct end *end, int status)
+static struct link *requested(void)
 {
-	end->status = status;
-	complete(&end->over);
+	return &server.link;
 }
 
-static int on_request(struct rdma_cm_id *id)
-{
-	struct rdma_conn_param param = {
-		.responder_resources = 4,
-		.initiator_depth = 4,
-	};
-	int ret;
-
-	id->context = &server;
-	ret = open_end(&server, id);
-	if (!ret)
-		ret = rdma_accept(id, &param);
-	/* The identifier stays, for close_end() */
-	if (ret)
-		end_over(&server, ret);
-	return 0;
-}
-
-static int on_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
-{
-	struct end *end = id->context;
-
-	switch (event->event) {
-	case RDMA_CM_EVENT_ADDR_RESOLVED:
-	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		complete(&end->step);
-		break;
-	case RDMA_CM_EVENT_CONNECT_REQUEST:
-		return on_request(id);
-	case RDMA_CM_EVENT_ESTABLISHED:
-		end_over(end, 0);
-		break;
-	case RDMA_CM_EVENT_ADDR_ERROR:
-	case RDMA_CM_EVENT_ROUTE_ERROR:
-	case RDMA_CM_EVENT_CONNECT_ERROR:
-	case RDMA_CM_EVENT_UNREACHABLE:
-	case RDMA_CM_EVENT_REJECTED:
-		end_over(end, event->status ?: -EPROTO);
-		complete(&end->step);
-		break;
-	default:
-		break;
-	}
-	return 0;
-}
-
-static int connect_ends(struct sockaddr *to)
-{
-	struct rdma_conn_param param = {
-		.responder_resources = 4,
-		.initiator_depth = 4,
-	};
-	struct rdma_cm_id *id;
-	int ret;
-
-	id = rdma_create_id(&init_net, on_event, &client, RDMA_PS_TCP,
-			    IB_QPT_RC);
-	if (IS_ERR(id))
-		return PTR_ERR(id);
-	client.id = id;
-	ret = rdma_resolve_addr(id, NULL, to, 5000);
-	if (ret)
-		return ret;
-	if (!wait_for_completion_timeout(&client.step, WAIT) || client.status)
-		return -EHOSTUNREACH;
-	reinit_completion(&client.step);
-	ret = rdma_resolve_route(id, 5000);
-	if (ret)
-		return ret;
-	if (!wait_for_completion_timeout(&client.step, WAIT) || client.status)
-		return -EHOSTUNREACH;
-	ret = open_end(&client, id);
-	if (!ret)
-		ret = rdma_connect(id, &param);
-	if (ret)
-		return ret;
-	if (!wait_for_completion_timeout(&client.over, WAIT) ||
-	    !wait_for_completion_timeout(&server.over, WAIT))
-		return -ETIMEDOUT;
-	return client.status ?: server.status;
-}
+static const struct link_hooks hooks = {
+	.server = requested,
+	.open = open_end,
+	.depth = 4,
+};
 
 /* ---- Traffic ---- */
 
@@ -202,7 +98,7 @@ static bool next_wc(struct end *end, enum ib_wc_opcode opcode,
 {
 	unsigned long until = jiffies + WAIT;
 
-	while (ib_poll_cq(end->cq, 1, wc) != 1) {
+	while (ib_poll_cq(end->link.cq, 1, wc) != 1) {
 		if (time_after(jiffies, until)) {
 			say("%s: no completion\n", what);
 			return false;
@@ -226,7 +122,7 @@ static bool register_page(void)
 	struct scatterlist sg;
 	struct ib_wc wc;
 
-	mr = ib_alloc_mr(server.pd, IB_MR_TYPE_MEM_REG, 1);
+	mr = ib_alloc_mr(server.link.pd, IB_MR_TYPE_MEM_REG, 1);
 	if (IS_ERR(mr)) {
 		say("ib_alloc_mr: %ld\n", PTR_ERR(mr));
 		return false;
@@ -240,7 +136,7 @@ static bool register_page(void)
 	}
 	wr.mr = mr;
 	wr.key = mr->rkey;
-	if (ib_post_send(server.id->qp, &wr.wr, NULL)) {
+	if (ib_post_send(server.link.id->qp, &wr.wr, NULL)) {
 		say("REG_MR was not taken\n");
 		return false;
 	}
@@ -278,7 +174,7 @@ static bool atomic_op(const struct row *row)
 	struct ib_sge sge = {
 		.addr = client.dma,
 		.length = sizeof(u64),
-		.lkey = client.pd->local_dma_lkey,
+		.lkey = client.link.pd->local_dma_lkey,
 	};
 	struct ib_atomic_wr wr = {
 		.wr.opcode = row->opcode,
@@ -296,7 +192,7 @@ static bool atomic_op(const struct row *row)
 	int ret;
 
 	WRITE_ONCE(server.page[8], row->old);
-	ret = ib_post_send(client.id->qp, &wr.wr, NULL);
+	ret = ib_post_send(client.link.id->qp, &wr.wr, NULL);
 	if (ret) {
 		say("%s was not taken: %d\n", row->name, ret);
 		return false;
@@ -315,7 +211,7 @@ static bool immediate(enum ib_wr_opcode opcode, u32 length, u32 imm)
 	struct ib_sge sge = {
 		.addr = client.dma,
 		.length = length,
-		.lkey = client.pd->local_dma_lkey,
+		.lkey = client.link.pd->local_dma_lkey,
 	};
 	struct ib_rdma_wr wr = {
 		.wr.opcode = opcode,
@@ -330,8 +226,8 @@ static bool immediate(enum ib_wr_opcode opcode, u32 length, u32 imm)
 	struct ib_wc wc;
 
 	memset(client.page, imm, length);
-	if (ib_post_recv(server.id->qp, &recv, NULL) ||
-	    ib_post_send(client.id->qp, &wr.wr, NULL)) {
+	if (ib_post_recv(server.link.id->qp, &recv, NULL) ||
+	    ib_post_send(client.link.id->qp, &wr.wr, NULL)) {
 		say("immediate data 0x%x was not taken\n", imm);
 		return false;
 	}
@@ -354,14 +250,14 @@ static void send_with_both(void)
 	struct ib_sge sge = {
 		.addr = client.dma,
 		.length = 8,
-		.lkey = client.pd->local_dma_lkey,
+		.lkey = client.link.pd->local_dma_lkey,
 	};
 	struct ib_send_wr wr = {
 		.opcode = IB_WR_SEND_WITH_IMM,
 		.sg_list = &sge,
 		.num_sge = 1,
 	};
-	int ret = ib_post_send(client.id->qp, &wr, NULL);
+	int ret = ib_post_send(client.link.id->qp, &wr, NULL);
 
 	if (ret != -EOPNOTSUPP)
 		say("a Send with data and immediate data: %d\n", ret);
@@ -386,29 +282,24 @@ static void traffic(void)
 
 static int run(void)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET };
+	struct rdma_cm_id *listener;
+	struct sockaddr_in to;
 	int ret;
 
-	if (!in4_pton(addr, -1, (u8 *)&to.sin_addr, -1, NULL))
-		return -EINVAL;
-	to.sin_port = htons(7472);
-	init_completion(&client.step);
-	init_completion(&client.over);
-	init_completion(&server.over);
-
-	listener = rdma_create_id(&init_net, on_event, NULL, RDMA_PS_TCP,
-				  IB_QPT_RC);
+	link_init(&client.link);
+	link_init(&server.link);
+	listener = link_listen(addr, 7472, &to);
 	if (IS_ERR(listener))
 		return PTR_ERR(listener);
-	ret = rdma_bind_addr(listener, (struct sockaddr *)&to);
+	ret = link_connect(&client.link, &to);
 	if (!ret)
-		ret = rdma_listen(listener, 4);
+		ret = link_wait(&client.link, &server.link);
 	if (!ret)
-		ret = connect_ends((struct sockaddr *)&to);
+		ret = client.link.status ?: server.link.status;
 	if (!ret) {
-		if (client.id->device->attrs.atomic_cap != IB_ATOMIC_HCA)
+		if (client.link.id->device->attrs.atomic_cap != IB_ATOMIC_HCA)
 			say("atomic_cap %d\n",
-			    client.id->device->attrs.atomic_cap);
+			    client.link.id->device->attrs.atomic_cap);
 		traffic();
 	}
 	rdma_destroy_id(listener);

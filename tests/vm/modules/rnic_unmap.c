@@ -9,19 +9,14 @@
  * parameter `result` tells the status of the requests that met it, and whether
  * the first pair still works.
  */
-#include <linux/inet.h>
-#include <linux/module.h>
 #include <linux/scatterlist.h>
-#include <rdma/ib_cm.h>
-#include <rdma/ib_verbs.h>
-#include <rdma/rdma_cm.h>
+#include "link.h"
 
 #define BUF_ORDER	4
 #define BUF_SIZE	(PAGE_SIZE << BUF_ORDER)
 #define BUF_PAGES	(1 << BUF_ORDER)
 #define PATTERN		0x5a
 #define UNDER_WAY	8
-#define WAIT		(30 * HZ)
 
 static char *addr = "10.0.0.1";
 module_param(addr, charp, 0444);
@@ -41,17 +36,12 @@ struct request {
 };
 
 struct end {
-	struct rdma_cm_id *id;
-	struct ib_pd *pd;
-	struct ib_cq *cq;
+	struct link link;
 	struct ib_mr *mr;
 	struct page *pages;
 	u8 *buf;
 	struct scatterlist sg;
 	bool mapped;
-	struct completion step;		/* of set-up */
-	struct completion over;		/* established, or failed */
-	int status;			/* of set-up */
 };
 
 struct pair {
@@ -60,7 +50,6 @@ struct pair {
 
 static struct pair healthy, victim;
 static struct pair *connecting;
-static struct rdma_cm_id *listener;
 
 static void request_done(struct ib_cq *cq, struct ib_wc *wc)
 {
@@ -90,7 +79,7 @@ static int post(struct end *end, struct request *request,
 	struct ib_sge sge = {
 		.addr = sg_dma_address(&end->sg),
 		.length = length,
-		.lkey = end->pd->local_dma_lkey,
+		.lkey = end->link.pd->local_dma_lkey,
 	};
 	struct ib_rdma_wr wr = {
 		.wr.wr_cqe = &request->cqe,
@@ -105,7 +94,7 @@ static int post(struct end *end, struct request *request,
 		wr.remote_addr = peer->mr->iova;
 		wr.rkey = peer->mr->rkey;
 	}
-	return ib_post_send(end->id->qp, &wr.wr, NULL);
+	return ib_post_send(end->link.id->qp, &wr.wr, NULL);
 }
 
 static int post_recv(struct end *end, struct request *request, u32 length)
@@ -113,7 +102,7 @@ static int post_recv(struct end *end, struct request *request, u32 length)
 	struct ib_sge sge = {
 		.addr = sg_dma_address(&end->sg),
 		.length = length,
-		.lkey = end->pd->local_dma_lkey,
+		.lkey = end->link.pd->local_dma_lkey,
 	};
 	struct ib_recv_wr wr = {
 		.wr_cqe = &request->cqe,
@@ -122,7 +111,7 @@ static int post_recv(struct end *end, struct request *request, u32 length)
 	};
 
 	request_init(request);
-	return ib_post_recv(end->id->qp, &wr, NULL);
+	return ib_post_recv(end->link.id->qp, &wr, NULL);
 }
 
 /* Makes the end's buffer a region that the peer may use */
@@ -144,7 +133,7 @@ static int register_buf(struct end *end)
 	wr.mr = end->mr;
 	wr.key = end->mr->rkey;
 	request_init(&request);
-	ret = ib_post_send(end->id->qp, &wr.wr, NULL);
+	ret = ib_post_send(end->link.id->qp, &wr.wr, NULL);
 	if (!ret)
 		ret = request_wait(&request);
 	if (!ret && request.status != IB_WC_SUCCESS)
@@ -155,7 +144,7 @@ static int register_buf(struct end *end)
 static void unmap(struct end *end)
 {
 	if (end->mapped)
-		ib_dma_unmap_sg(end->id->device, &end->sg, 1,
+		ib_dma_unmap_sg(end->link.id->device, &end->sg, 1,
 				DMA_BIDIRECTIONAL);
 	end->mapped = false;
 }
@@ -184,159 +173,66 @@ static int exchange(struct pair *pair)
 	return memchr_inv(pair->server.buf, PATTERN, BUF_SIZE) ? -EILSEQ : 0;
 }
 
-static int open_end(struct end *end, struct rdma_cm_id *id)
+static int open_end(struct link *link)
 {
+	struct end *end = container_of(link, struct end, link);
 	struct ib_qp_init_attr attr = {
 		.cap.max_send_wr = 2 * UNDER_WAY,
 		.cap.max_recv_wr = 4,
 		.cap.max_send_sge = 1,
 		.cap.max_recv_sge = 1,
-		.qp_type = IB_QPT_RC,
-		.sq_sig_type = IB_SIGNAL_REQ_WR,
 	};
 	int ret;
 
-	end->id = id;
 	end->pages = alloc_pages(GFP_KERNEL | __GFP_ZERO, BUF_ORDER);
 	if (!end->pages)
 		return -ENOMEM;
 	end->buf = page_address(end->pages);
 	sg_init_table(&end->sg, 1);
 	sg_set_page(&end->sg, end->pages, BUF_SIZE, 0);
-	if (ib_dma_map_sg(id->device, &end->sg, 1, DMA_BIDIRECTIONAL) != 1)
+	if (ib_dma_map_sg(link->id->device, &end->sg, 1, DMA_BIDIRECTIONAL) != 1)
 		return -ENOMEM;
 	end->mapped = true;
-	end->pd = ib_alloc_pd(id->device, 0);
-	if (IS_ERR(end->pd))
-		return PTR_ERR(end->pd);
-	end->cq = ib_alloc_cq_any(id->device, end, 8 * UNDER_WAY,
-				  IB_POLL_WORKQUEUE);
-	if (IS_ERR(end->cq))
-		return PTR_ERR(end->cq);
-	attr.send_cq = end->cq;
-	attr.recv_cq = end->cq;
-	ret = rdma_create_qp(id, end->pd, &attr);
+	ret = link_make_qp(link, &attr, IB_POLL_WORKQUEUE);
 	if (ret)
 		return ret;
-	end->mr = ib_alloc_mr(end->pd, IB_MR_TYPE_MEM_REG, BUF_PAGES);
+	end->mr = ib_alloc_mr(link->pd, IB_MR_TYPE_MEM_REG, BUF_PAGES);
 	return PTR_ERR_OR_ZERO(end->mr);
 }
 
 static void close_end(struct end *end)
 {
-	if (end->id && end->id->qp) {
-		ib_drain_qp(end->id->qp);
-		rdma_destroy_qp(end->id);
-	}
+	link_end_qp(&end->link);
 	if (!IS_ERR_OR_NULL(end->mr))
 		ib_dereg_mr(end->mr);
-	if (end->id)
+	if (end->link.id)
 		unmap(end);
 	if (end->pages)
 		__free_pages(end->pages, BUF_ORDER);
-	if (!IS_ERR_OR_NULL(end->cq))
-		ib_free_cq(end->cq);
-	if (!IS_ERR_OR_NULL(end->pd))
-		ib_dealloc_pd(end->pd);
-	if (end->id)
-		rdma_destroy_id(end->id);
+	link_close(&end->link);
 }
 
-static void end_over(struct end *end, int status)
+static struct link *requested(void)
 {
-	end->status = status;
-	complete(&end->over);
+	return &connecting->server.link;
 }
 
-static int on_request(struct rdma_cm_id *id)
+static const struct link_hooks hooks = {
+	.server = requested,
+	.open = open_end,
+	.depth = 4,
+};
+
+static int connect_pair(struct pair *pair, struct sockaddr_in *to)
 {
-	struct rdma_conn_param param = {
-		.responder_resources = 4,
-		.initiator_depth = 4,
-	};
-	struct end *end = &connecting->server;
-	int ret;
-
-	id->context = end;
-	ret = open_end(end, id);
-	if (!ret)
-		ret = rdma_accept(id, &param);
-	/* The identifier stays, for close_end() */
-	if (ret)
-		end_over(end, ret);
-	return 0;
-}
-
-static int on_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
-{
-	struct end *end = id->context;
-
-	switch (event->event) {
-	case RDMA_CM_EVENT_ADDR_RESOLVED:
-	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		complete(&end->step);
-		break;
-	case RDMA_CM_EVENT_CONNECT_REQUEST:
-		return on_request(id);
-	case RDMA_CM_EVENT_ESTABLISHED:
-		end_over(end, 0);
-		break;
-	case RDMA_CM_EVENT_ADDR_ERROR:
-	case RDMA_CM_EVENT_ROUTE_ERROR:
-	case RDMA_CM_EVENT_CONNECT_ERROR:
-	case RDMA_CM_EVENT_UNREACHABLE:
-	case RDMA_CM_EVENT_REJECTED:
-		end_over(end, event->status ?: -EPROTO);
-		complete(&end->step);
-		break;
-	default:
-		break;
-	}
-	return 0;
-}
-
-static int connect_client(struct end *end, struct sockaddr *to)
-{
-	struct rdma_conn_param param = {
-		.responder_resources = 4,
-		.initiator_depth = 4,
-	};
-	struct rdma_cm_id *id;
-	int ret;
-
-	id = rdma_create_id(&init_net, on_event, end, RDMA_PS_TCP, IB_QPT_RC);
-	if (IS_ERR(id))
-		return PTR_ERR(id);
-	end->id = id;
-	ret = rdma_resolve_addr(id, NULL, to, 5000);
-	if (ret)
-		return ret;
-	if (!wait_for_completion_timeout(&end->step, WAIT) || end->status)
-		return -EHOSTUNREACH;
-	reinit_completion(&end->step);
-	ret = rdma_resolve_route(id, 5000);
-	if (ret)
-		return ret;
-	if (!wait_for_completion_timeout(&end->step, WAIT) || end->status)
-		return -EHOSTUNREACH;
-	ret = open_end(end, id);
-	if (ret)
-		return ret;
-	return rdma_connect(id, &param);
-}
-
-static int connect_pair(struct pair *pair, struct sockaddr *to)
-{
+	struct link *client = &pair->client.link, *server = &pair->server.link;
 	int ret;
 
 	connecting = pair;
-	ret = connect_client(&pair->client, to);
-	if (ret)
-		return ret;
-	if (!wait_for_completion_timeout(&pair->client.over, WAIT) ||
-	    !wait_for_completion_timeout(&pair->server.over, WAIT))
-		return -ETIMEDOUT;
-	return pair->client.status ?: pair->server.status;
+	ret = link_connect(client, to);
+	if (!ret)
+		ret = link_wait(client, server);
+	return ret ?: client->status ?: server->status;
 }
 
 /* Writes without pause; the region is unmapped while they are under way */
@@ -365,7 +261,7 @@ static int write_while_unmapping(struct request *last)
 			   BUF_SIZE, &victim.server);
 	}
 	/* None may complete into freed memory */
-	ib_drain_qp(victim.client.id->qp);
+	ib_drain_qp(victim.client.link.id->qp);
 	kfree(ring);
 	return ret;
 }
@@ -435,34 +331,25 @@ static int provoke(struct request *first, struct request *second)
 
 static void pair_init(struct pair *pair)
 {
-	init_completion(&pair->client.step);
-	init_completion(&pair->client.over);
-	init_completion(&pair->server.over);
+	link_init(&pair->client.link);
+	link_init(&pair->server.link);
 }
 
 static int run(void)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET };
 	static struct request first, second;
+	struct rdma_cm_id *listener;
+	struct sockaddr_in to;
 	int ret;
 
-	if (!in4_pton(addr, -1, (u8 *)&to.sin_addr, -1, NULL))
-		return -EINVAL;
-	to.sin_port = htons(7472);
 	pair_init(&healthy);
 	pair_init(&victim);
-
-	listener = rdma_create_id(&init_net, on_event, NULL, RDMA_PS_TCP,
-				  IB_QPT_RC);
+	listener = link_listen(addr, 7472, &to);
 	if (IS_ERR(listener))
 		return PTR_ERR(listener);
-	ret = rdma_bind_addr(listener, (struct sockaddr *)&to);
+	ret = connect_pair(&healthy, &to);
 	if (!ret)
-		ret = rdma_listen(listener, 4);
-	if (!ret)
-		ret = connect_pair(&healthy, (struct sockaddr *)&to);
-	if (!ret)
-		ret = connect_pair(&victim, (struct sockaddr *)&to);
+		ret = connect_pair(&victim, &to);
 	if (!ret)
 		ret = exchange(&healthy);
 	if (!ret)
