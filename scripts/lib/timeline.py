@@ -5,9 +5,6 @@ import re
 import textwrap
 from typing import NamedTuple
 
-# What the driver says when it finds its device
-GREETING = r'^rnic [0-9a-f:.]+: '
-
 LINE = re.compile(r'^(?:\d+@)?(\d+\.\d+):rnic_(\w+) [^:]*: (.*)')
 # Kinds of event that belong to a message's way
 KINDS = {'doorbell': 'doorbell', 'wqe': 'work request', 'fpdu_tx': 'FPDU sent',

@@ -15,24 +15,10 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rnicvm import PairCase, claim_fabric_id  # noqa: E402
+from rnicvm import PairCase  # noqa: E402
+from rnicvm.fabric import host_address  # noqa: E402
 from rnicvm.second import Second  # noqa: E402
-
-# A service of the host that tells whether anybody connected, when its input
-# ends
-SERVICE = '''
-import socket, sys
-s = socket.socket()
-s.bind((sys.argv[1], int(sys.argv[2])))
-s.listen(5)
-print(s.getsockname()[1], flush=True)
-sys.stdin.read()
-s.setblocking(False)
-try:
-    print('somebody', s.accept())
-except BlockingIOError:
-    print('nothing')
-'''
+from rnicvm.service import SERVICE  # noqa: E402
 
 # A client that sends what looks like the start of a connection
 CLIENT = '''
@@ -59,8 +45,18 @@ def as_nobody(program, *arguments):
 class AddressLife:
     """What holds in guests of each kernel. For a subclass of PairCase."""
 
-    def ip(self, vm, arguments):
+    def ip(self, vm, arguments, wait=True):
+        """A command of `ip`; with `wait` until the device knows of it. What
+        others want of an address cannot wait for that by itself."""
+        start = vm.trace_size()
         vm.run(f'ip {arguments.replace("DEV", "$RNIC_NETDEV")}', 60, True)
+        if not wait:
+            return
+        kind, verb, addr, *rest = arguments.split()
+        if kind == 'addr':
+            self.pair.wait_addr(vm, addr.split('/')[0], verb != 'del')
+        else:
+            self.wait_traced(vm, start, f'link {rest[-1]}\n')
 
     def both_disconnect(self, t):
         for result in t.wait():
@@ -73,7 +69,8 @@ class AddressLife:
                 t = self.traffic()
                 self.ip(vm, 'link set DEV down')
                 self.both_disconnect(t)
-                self.assertRegex(vm.run('rdma link').output, 'state DOWN')
+                vm.run('until rdma link | grep -q "state DOWN"; do sleep 0.1; '
+                       'done', 60, True)
                 self.ip(vm, 'link set DEV up')
                 self.ip(vm, 'addr replace '
                         f'{self.pair.addr6(vm)}/64 dev DEV nodad')
@@ -129,6 +126,7 @@ class AddressLife:
         add = '; '.join(f'ip addr add 10.0.{i}.9/24 dev $RNIC_NETDEV'
                         for i in range(40))
         self.a.run(add, 60, True)
+        self.pair.wait_addr(self.a, '10.0.39.9')
         self.rping(self.a, self.a, '10.0.39.9', count=2)
         self.a.run(add.replace(' add ', ' del '), 60, True)
 
@@ -214,7 +212,7 @@ class AddressLife:
         ear.wait_output(f'request to {addr} from')
         ear.kill(9)
         ear.wait()
-        self.pair.wait_idle(self.a)
+        self.a.wait_idle()
         return re.findall(r'request to (\S+) from (\S+)', ear.output)
 
     def test_wildcard_listeners_report_the_family_that_came(self):
@@ -255,22 +253,19 @@ class AddressLife:
 
     # -- addresses that two have ------------------------------------------
 
-    def log(self, vm):
-        with open(f'{vm.run_dir}/trace.log', encoding='utf-8') as f:
-            return f.read()
-
     def test_duplicate_address_is_told_and_harmless(self):
         addr = self.pair.addr(self.a)
         t = self.traffic()
-        before = self.pair.stats(self.b)['async_events']
+        start = self.b.trace_size()
+        before = self.b.stats()['async_events']
         self.ip(self.b, f'addr add {addr}/32 dev DEV')
         self.wait_kernel(self.b, r'^rnic .*10\.0\.0\.1 is already in use in this '
                          'fabric')
-        self.pair.wait_stat(self.b, 'async_events', before + 1)
-        self.assertRegex(self.log(self.b), r'rnic_addr .*10\.0\.0\.1 not added: '
+        self.b.wait_stat('async_events', before + 1)
+        self.wait_traced(self.b, start, r'rnic_addr .*10\.0\.0\.1 not added: '
                          'another device has it')
         self.pair.wait_flow()
-        self.ip(self.b, f'addr del {addr}/32 dev DEV')
+        self.ip(self.b, f'addr del {addr}/32 dev DEV', wait=False)
         self.pair.wait_flow()
         t.client.kill()
         t.wait()
@@ -280,7 +275,8 @@ class AddressLife:
         self.ip(self.a, 'addr add 10.0.4.4/24 dev DEV')
         self.ip(self.b, 'addr add 10.0.4.4/24 dev DEV')
         self.wait_kernel(self.b, r'^rnic .*10\.0\.4\.4 is already in use')
-        self.ip(self.a, 'addr del 10.0.4.4/24 dev DEV')
+        # It is b's at once
+        self.ip(self.a, 'addr del 10.0.4.4/24 dev DEV', wait=False)
         self.ip(self.a, 'addr add 10.0.4.1/24 dev DEV')
         self.wait_kernel(self.b, r'^rnic .*10\.0\.4\.4 is free now')
         # It was told once, however often it was tried
@@ -299,7 +295,7 @@ class AddressLife:
                 self.wait_kernel(
                     self.a, f'^rnic .*in this fabric {re.escape(host)} is the '
                     'same as another address of this device')
-                self.ip(self.a, f'addr del {addr} dev DEV')
+                self.ip(self.a, f'addr del {addr} dev DEV', wait=False)
         self.assert_works()
 
     # -- several devices --------------------------------------------------
@@ -322,7 +318,7 @@ class AddressLife:
 
     def test_fabrics_with_the_same_addresses_do_not_meet(self):
         t = self.traffic()
-        fabric = claim_fabric_id()
+        fabric = self.another_fabric()
         one = self.second(self.a, '10.0.0.1/24', fabric_id=fabric)
         two = self.second(self.b, '10.0.0.2/24', fabric_id=fabric)
         self.rping(one, two, '10.0.0.1', port=7180)
@@ -343,16 +339,15 @@ class AddressLife:
 
     def host_addr(self, vm):
         """Where the guest's address is on the host."""
-        low = self.pair.addr(vm).split('.', 2)[2]
-        return f'127.{64 + 2 * self.pair.fabric["fabric-id"]}.{low}'
+        return host_address(self.pair.fabric['fabric-id'], self.pair.addr(vm))
 
     def refused(self, port, why):
         """That a has no connection to b's address at this port."""
-        start = len(self.log(self.a))
+        start = self.a.trace_size()
         result = self.a.run(f'rping -c -a {self.pair.addr(self.b)} -p {port} '
                             '-C 1', 60)
         self.assertIn('RDMA_CM_EVENT_REJECTED, error -111', result.output)
-        self.assertRegex(self.log(self.a)[start:],
+        self.wait_traced(self.a, start,
                          f'rnic_cm .*no connection to the host.*: .*{why}')
 
     def test_service_of_the_host_on_all_addresses_is_out_of_reach(self):
@@ -369,7 +364,7 @@ class AddressLife:
 
     @unittest.skipIf(os.getuid(), 'only root can be another user')
     def test_service_of_another_user_is_out_of_reach(self):
-        with as_nobody(SERVICE, self.host_addr(self.b), 0) as service:
+        with as_nobody(SERVICE, self.host_addr(self.b)) as service:
             port = int(service.stdout.readline())
             self.refused(port, 'belongs to another user')
             service.stdin.close()

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import unittest
 from collections import Counter
 from pathlib import Path
@@ -83,21 +84,27 @@ class Capture(PairCase):
     def test_both_ends_tell_the_same(self):
         """What one device sent, the other one received"""
         self.rping(self.a, self.b, port=7999, size=2000)
-        seen = []
-        for vm in (self.a, self.b):
-            text = self.tshark(
-                vm, '-Y', 'iwarp_ddp and tcp.port == 7999', '-T', 'fields',
-                '-e', 'ip.src', '-e', 'iwarp_rdma.opcode', '-e',
-                'iwarp_mpa.ulpdulength')
-            fpdus = Counter()
-            for line in text.splitlines():
-                # a packet may hold several FPDUs
-                source, *columns = line.split('\t')
-                fpdus.update((source, *fpdu) for fpdu in
-                             zip(*(c.split(',') for c in columns)))
-            seen.append(fpdus)
-        self.assertGreater(seen[0].total(), 50)
-        self.assertEqual(*seen)
+        end = time.monotonic() + 60
+        # The last packet may be on its way into the file
+        while (one := self.fpdus(self.a)) != (two := self.fpdus(self.b)) and \
+                time.monotonic() < end:
+            time.sleep(0.5)
+        self.assertGreater(one.total(), 50)
+        self.assertEqual(one, two)
+
+    def fpdus(self, vm):
+        """(source, opcode, length) of those of that port, with their count."""
+        text = self.tshark(
+            vm, '-Y', 'iwarp_ddp and tcp.port == 7999', '-T', 'fields', '-e',
+            'ip.src', '-e', 'iwarp_rdma.opcode', '-e', 'iwarp_mpa.ulpdulength',
+            check=False)
+        found = Counter()
+        for line in text.splitlines():
+            # a packet may hold several FPDUs
+            source, *columns = line.split('\t')
+            found.update((source, *fpdu) for fpdu in
+                         zip(*(c.split(',') for c in columns)))
+        return found
 
     def test_readable_while_it_grows(self):
         t = self.traffic()

@@ -14,13 +14,10 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rnicvm import Device, Vm  # noqa: E402
-from rnicvm.perftest import wait_listen  # noqa: E402
-from rnicvm.siw import Namespace  # noqa: E402
+from rnicvm import Device, Namespace, OwnVmCase, Vm  # noqa: E402
 
 ADDR = '10.0.0.1'
 PORT = 7174
-GREETING = r'^rnic \S+: rnic\d+: iWARP adapter, '
 # The namespace ends with QEMU, which takes the place of this shell
 IN_NAMESPACE = ['unshare', '-n', 'sh', '-c',
                 f'ip link set lo up && ip addr add {ADDR}/32 dev lo && '
@@ -28,7 +25,7 @@ IN_NAMESPACE = ['unshare', '-n', 'sh', '-c',
 
 
 @unittest.skipUnless(shutil.which('nft'), 'nft is not installed')
-class HostRules(unittest.TestCase):
+class HostRules(OwnVmCase):
     """What the host's administrator sees and decides."""
 
     @classmethod
@@ -42,26 +39,19 @@ class HostRules(unittest.TestCase):
             stderr=subprocess.STDOUT, text=True, check=False)
         if probe.returncode:
             raise unittest.SkipTest(f'no nftables here: {probe.stdout}')
+        super().setUpClass()
+
+    @classmethod
+    def new_vms(cls):
         built = Device.prepare()
         cls.vm = Vm('host-rules', qemu=built.qemu, load=built.load(),
                     device='rnic,id=rnic0,fabric=direct,peer-timeout-ms=3000',
-                    addr=f'{ADDR}/24', wrapper=IN_NAMESPACE,
-                    qemu_args=['-D', '{run}/trace.log', '-trace', 'rnic_cm'])
-        cls.addClassCleanup(cls.close)
-        cls.vm.start().wait_ready()
-
-    @classmethod
-    def close(cls):
-        cls.vm.close()
+                    addr=f'{ADDR}/24', wrapper=IN_NAMESPACE)
+        return [cls.vm]
 
     def setUp(self):
+        super().setUp()
         self.addCleanup(self.on_host, 'nft flush ruleset')
-        self.vm.mark(self.id()).wait(60, check=True)
-
-    def tearDown(self):
-        problems = self.vm.kmsg_problems([GREETING],
-                                         self.vm.kmsg(self.id()))
-        self.assertEqual([k.text for k in problems], [])
 
     def on_host(self, command):
         done = subprocess.run(
@@ -77,16 +67,7 @@ class HostRules(unittest.TestCase):
                      f'nft add rule inet t c {rule}')
 
     def serve(self):
-        server = self.vm.spawn(f'rping -s -a {ADDR} -v')
-        wait_listen(self.vm, f'{ADDR}:{PORT}')
-        self.addCleanup(self.end, server)
-        return server
-
-    @staticmethod
-    def end(command):
-        if command.running:
-            command.kill()
-            command.wait(30)
+        return self.listen(self.vm, f'rping -s -a {ADDR} -v', f'{ADDR}:{PORT}')
 
     def connections(self):
         """Lines of ss for connections to the guest's port, both ends."""
@@ -97,8 +78,8 @@ class HostRules(unittest.TestCase):
     def test_established_connection_is_listed_and_ended(self):
         """By ss with its process, and by a rule that drops its packets"""
         server = self.serve()
-        client = self.vm.spawn(f'rping -c -a {ADDR} -v')
-        self.addCleanup(self.end, client)
+        start = self.vm.trace_size()
+        client = self.spawn(self.vm, f'rping -c -a {ADDR} -v')
         client.wait_output('ping data: rdma-ping-1')
         listed = self.connections()
         self.assertEqual(len(listed), 2, listed)
@@ -113,8 +94,7 @@ class HostRules(unittest.TestCase):
         while self.connections() and time.monotonic() < stop:
             time.sleep(0.2)
         self.assertEqual(self.connections(), [])
-        with open(f'{self.vm.run_dir}/trace.log', encoding='utf-8') as f:
-            self.assertRegex(f.read(), r'QP \d+: closed[^\n]*: timed out')
+        self.wait_traced(self.vm, start, r'QP \d+: closed[^\n]*: timed out')
 
     def test_rejecting_rule_refuses(self):
         self.serve()

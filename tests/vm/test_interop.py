@@ -114,15 +114,15 @@ class Programs(SiwCase):
 
     def test_ucmatose_with_siw_as_client_meets_the_gate(self):
         """And the counter tells why"""
-        before = self.pair.stats(self.rnic)['gated']
+        before = self.rnic.stats()['gated']
         self.listen(self.rnic, 'ucmatose -c 1 -C 10 -S 3000', '0.0.0.0:7471')
         talk = self.spawn(self.siw, f'ucmatose -s {self.pair.addr(self.rnic)} '
                           '-c 1 -C 10 -S 3000')
-        self.pair.wait_stat(self.rnic, 'gated', before + 1)
-        sent = self.pair.stats(self.rnic)['tx_fpdus']
+        self.rnic.wait_stat('gated', before + 1)
+        sent = self.rnic.stats()['tx_fpdus']
         self.siw.run('sleep 1')
         self.assertTrue(talk.running)
-        self.assertEqual(self.pair.stats(self.rnic)['tx_fpdus'], sent)
+        self.assertEqual(self.rnic.stats()['tx_fpdus'], sent)
 
     def ucmatose(self, server, client):
         options = '-c 2 -C 10 -S 3000'
@@ -154,13 +154,13 @@ class Matrix(SiwCase):
     def one(self, setting, server, client, crc):
         """Data both ways, and what the device says that was agreed upon"""
         rev, _, p2p = setting
-        mark = self.trace_size()
+        mark = self.rnic.trace_size()
         if rev == 2:
             self.rping(server, client, count=3, size=5000)
         else:
             # rping accepts with the depths that it is shown. siw shows 0.
             self.verbs_beside_siw(server, client, ['bidirectional', 'read'])
-        said = self.trace_since(mark)
+        said = self.rnic.traced(mark)
         started = re.findall(r'startup done: (.*)', said)
         self.assertTrue(started, said)
         for line in started:
@@ -208,9 +208,9 @@ class Matrix(SiwCase):
         self.settle(crc='on')
         self.pair.set_mtu(BIG_MTU)
         self.addCleanup(self.pair.set_mtu, 1500)
-        before = self.pair.stats(self.rnic)
+        before = self.rnic.stats()
         self.bandwidth_of(self.rnic, self.siw)
-        after = self.pair.stats(self.rnic)
+        after = self.rnic.stats()
         fpdus = after['rx_fpdus'] - before['rx_fpdus']
         octets = after['rx_octets'] - before['rx_octets']
         self.assertGreater(octets, 30 * 262144)

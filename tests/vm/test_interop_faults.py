@@ -5,7 +5,6 @@ and what one of them has no right to."""
 
 import re
 import sys
-import time
 import unittest
 from pathlib import Path
 
@@ -13,7 +12,6 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from rnicvm import SiwCase, full  # noqa: E402
-from rnicvm.pair import Traffic  # noqa: E402
 
 # Each way: what arrives late arrives behind its successors, too
 NETEM = 'delay 3ms reorder 25% 50% duplicate 10% loss 1%'
@@ -93,20 +91,20 @@ class Violations(SiwCase):
     def test_w08_rnic_reads_what_is_not_there(self):
         """siw's Terminate has its nibbles swapped and no segment length"""
         self.settle(p2p='off', pcap_max=1 << 20)
-        before = self.pair.stats(self.rnic)['term_received']
+        before = self.rnic.stats()['term_received']
         self.verbs_beside_siw(self.siw, self.rnic, ['read-unknown'])
         self.assertEqual(self.terminates(self.siw), [(0x10, 0x00)])
         self.assertEqual(self.terminates(self.rnic), [])
-        self.assertEqual(self.pair.stats(self.rnic)['term_received'],
+        self.assertEqual(self.rnic.stats()['term_received'],
                          before + 1)
         self.note('setup', 'the rnic reads from an unknown STag',
                   'the Read fails, siw\'s Terminate is taken as it is')
 
     def test_no_receive(self):
         self.settle(p2p='off')
-        before = self.pair.stats(self.rnic)
+        before = self.rnic.stats()
         self.verbs_beside_siw(self.rnic, self.siw, ['no-receive'])
-        after = self.pair.stats(self.rnic)
+        after = self.rnic.stats()
         self.assertEqual(after['rx_no_receive'], before['rx_no_receive'] + 1)
         self.verbs_beside_siw(self.siw, self.rnic, ['recv-too-short'])
 
@@ -118,34 +116,15 @@ class Ends(SiwCase):
         super().setUp()
         self.allow(r'^siw: ')
 
-    def flow(self, server, client):
-        """ib_write_bw that goes on until something happens to it."""
-        command = 'ib_write_bw -R -F -s 65536 --run_infinitely -D 1'
-        way = 'rx_octets' if server is self.rnic else 'tx_octets'
-        wanted = self.pair.stats(self.rnic)[way] + 10 ** 6
-        for _ in range(4):
-            ear = self.listen(server, command, '0.0.0.0:18515')
-            talk = self.spawn(client, f'{command} {self.pair.addr(server)}')
-            while talk.running and self.pair.stats(self.rnic)[way] < wanted:
-                time.sleep(0.05)
-            if talk.running:
-                return Traffic(ear, talk)
-            # Between its two connections the server listens anew. A client
-            # that is refused then may crash.
-            client.excused.append(r'^traps: ib_write_bw\[')
-            ear.kill(9)
-            ear.wait()
-        self.fail('refused four times')
-
     def test_program_is_killed(self):
         for server, client in self.roles():
             for killed in ('server', 'client'):
                 with self.subTest(server=self.what(server), killed=killed):
-                    traffic = self.flow(server, client)
+                    traffic = self.bulk(server, client)
                     getattr(traffic, killed).kill(9)
                     traffic.wait(120)
                     for vm in (server, client):
-                        self.pair.wait_idle(vm)
+                        vm.wait_idle()
         self.rping(self.rnic, self.siw, count=3)
         self.rping(self.siw, self.rnic, count=3)
         self.note('setup', 'a program of either side is killed while data '
@@ -153,14 +132,14 @@ class Ends(SiwCase):
 
     def closes(self, mark):
         """Whether each connection of the device ended once."""
-        said = self.trace_since(mark)
+        said = self.rnic.traced(mark)
         ended = re.findall(r'QP (\d+): closed', said)
         self.assertEqual(len(ended), len(set(ended)), said)
         return len(ended)
 
     def test_w10_vm_of_siw_is_killed(self):
-        mark = self.trace_size()
-        traffic = self.flow(self.siw, self.rnic)
+        mark = self.rnic.trace_size()
+        traffic = self.bulk(self.siw, self.rnic)
         self.siw.process.kill()
         self.siw.process.wait()
         # The other guest's kernel would not have said a word. Its successor
@@ -169,7 +148,7 @@ class Ends(SiwCase):
         self.b = self.siw
         self.b.mark(self.id()).wait(60, check=True)
         traffic.client.wait(120)
-        self.pair.wait_idle(self.rnic)
+        self.rnic.wait_idle()
         self.assertGreater(self.closes(mark), 0)
         self.rping(self.siw, self.rnic, count=3)
         self.note('setup', 'the VM of siw is killed while data flows',
@@ -177,11 +156,11 @@ class Ends(SiwCase):
 
     @unittest.skipUnless(full(), 'only with RNIC_FULL')
     def test_vm_of_rnic_is_killed(self):
-        traffic = self.flow(self.siw, self.rnic)
+        traffic = self.bulk(self.siw, self.rnic)
         self.rnic.process.kill()
         self.rnic.process.wait()
         traffic.server.wait(120)
-        self.pair.wait_idle(self.siw)
+        self.siw.wait_idle()
         self.pair.replace(self.rnic)
         self.a = self.rnic
         self.a.mark(self.id()).wait(60, check=True)

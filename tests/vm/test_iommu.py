@@ -11,8 +11,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rnicvm import Device, Vm, claim_fabric_id  # noqa: E402
-from rnicvm.pair import GREETING, trace_arguments  # noqa: E402
+from rnicvm import Device, OwnVmCase, Vm  # noqa: E402
 
 ADDR = '10.0.0.1'
 # The statuses of <rdma/ib_verbs.h>
@@ -31,29 +30,21 @@ class Iommu:
     kernel = '6.12'
 
     @classmethod
-    def setUpClass(cls):
+    def new_vms(cls):
         built = Device.prepare()
         cls.vm = Vm(f'{cls.kind}-{cls.kernel}', kernel=cls.kernel,
                     qemu=built.qemu, load=built.load(), iommu=cls.kind,
-                    device=f'rnic,id=rnic0,fabric-id={claim_fabric_id()}',
-                    addr=f'{ADDR}/24', append=['iommu.strict=1'],
-                    qemu_args=[*trace_arguments(),
-                               '-trace', 'rnic_dma_refused'])
-        cls.addClassCleanup(cls.vm.close)
-        cls.vm.start().wait_ready()
+                    device=f'rnic,id=rnic0,fabric-id={cls.fabric()}',
+                    addr=f'{ADDR}/24', append=['iommu.strict=1'])
+        return [cls.vm]
 
     def setUp(self):
-        self.vm.mark(self.id()).wait()
-        self.log_start = len(self.log())
+        super().setUp()
+        self.allow(OWN, *REFUSED)
+        self.log_start = self.vm.trace_size()
 
-    def tearDown(self):
-        bad = self.vm.kmsg_problems((OWN, GREETING, *REFUSED),
-                                    self.vm.kmsg(self.id()))
-        self.assertEqual([k.text for k in bad], [])
-
-    def log(self):
-        with open(f'{self.vm.run_dir}/trace.log', encoding='utf-8') as f:
-            return f.read()
+    def traced(self):
+        return self.vm.traced(self.log_start)
 
     def test_addresses_are_translated(self):
         group = self.vm.run('readlink -f /sys/bus/pci/drivers/rnic/0000:*/'
@@ -67,7 +58,7 @@ class Iommu:
             'send-invalidate cq-event srq threads && '
             f'ping -c 2 -i 0.2 -W 5 {ADDR}', 120)
         self.assertEqual(result.rc, 0, result.output)
-        self.assertNotIn('rnic_dma_refused', self.log()[self.log_start:])
+        self.assertNotIn('rnic_dma_refused', self.traced())
 
     def unmapped(self, what):
         """The statuses of the two requests, and what the device traced."""
@@ -79,7 +70,7 @@ class Iommu:
         self.assertTrue(match, text)
         first, second, healthy = map(int, match.groups())
         self.assertEqual(healthy, 0, 'the other connection suffered')
-        return first, second, self.log()[self.log_start:]
+        return first, second, self.traced()
 
     def assert_told(self, trace, text):
         """The trace has the address, and the queue pair with the cause."""
@@ -131,13 +122,13 @@ class Iommu:
         self.assert_told(trace, ' while a message was placed')
 
 
-class Intel(Iommu, unittest.TestCase):
+class Intel(Iommu, OwnVmCase):
     """intel-iommu"""
 
     kind = 'intel'
 
 
-class Virtio(Iommu, unittest.TestCase):
+class Virtio(Iommu, OwnVmCase):
     """virtio-iommu"""
 
     kind = 'virtio'

@@ -79,7 +79,7 @@ class Shown(PairCase):
                      'rx_messages', 'cqes', 'interrupts'):
             self.assertGreater(after[name], before[name] + 20, name)
         self.assertEqual(after['rx_crc_errors'], 0)
-        device = self.pair.stats(self.a)
+        device = self.a.stats()
         # and these are the driver's own
         self.assertEqual(set(after) - set(device),
                          {'filter_refused_in', 'filter_refused_out'})

@@ -80,12 +80,12 @@ class Matrix(PairCase):
     def one(self, a, b):
         self.pair.ensure(self.a, **a)
         self.pair.ensure(self.b, **b)
-        before = [self.pair.stats(vm) for vm in (self.a, self.b)]
+        before = [vm.stats() for vm in (self.a, self.b)]
         self.rping(self.a, self.b, count=3, size=5000)
         self.rping(self.b, self.a, count=3, size=5000)
         self.verbs(self.a, self.b, SMOKE)
         for vm, old in zip((self.a, self.b), before):
-            new = self.pair.stats(vm)
+            new = vm.stats()
             self.assertEqual(new['rx_crc_errors'], 0)
             self.assertEqual(new['rx_no_receive'], old['rx_no_receive'])
 

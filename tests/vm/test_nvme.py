@@ -70,7 +70,10 @@ class Nvme(PairCase):
 
     def disconnect(self):
         self.b.run('for c in /sys/class/nvme/nvme*; do [ -e $c ] && '
-                   'echo 1 >$c/delete_controller; done', 60)
+                   'echo 1 >$c/delete_controller; done; '
+                   # The next one is to have the same name
+                   'while ls -d /sys/class/nvme/nvme* /dev/nvme0n1; do '
+                   'sleep 0.1; done >/dev/null 2>&1', 120)
 
     def write_and_read(self, block, mebi=16):
         octets = mebi << 20
@@ -95,7 +98,7 @@ class Nvme(PairCase):
         self.assertRegex(self.b.run('rdma resource show').output,
                          r'qp [2-9]\d* ')
         for vm in (self.a, self.b):
-            self.assertEqual(self.pair.stats(vm)['term_sent'], 0)
+            self.assertEqual(vm.stats()['term_sent'], 0)
 
     def test_without_write_inline(self):
         """Data up to 16 KiB goes inline otherwise; then by registration"""

@@ -11,7 +11,8 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rnicvm import Device, Vm, VmError, claim_fabric_id, full  # noqa: E402
+from rnicvm import Device, OwnVmCase, Vm, VmError, full  # noqa: E402
+from rnicvm.vm import TRACED  # noqa: E402
 
 ADDR = '10.0.0.1'
 ENOTCONN = 107
@@ -19,7 +20,6 @@ ECONNREFUSED = 111
 EARLY, LATE = 5, 3
 # The tests' own module, of which the kernel says that it taints
 OWN = r'^rnic_early: '
-GREETING = r'^rnic \S+: rnic\d+: iWARP adapter, '
 
 
 class Consumer:
@@ -79,53 +79,33 @@ class Policy:
     properties = ''
 
     @classmethod
-    def setUpClass(cls):
+    def new_vms(cls):
         built = Device.prepare()
         cls.vm = Vm(f'{cls.policy}-{cls.kernel}', kernel=cls.kernel,
                     qemu=built.qemu, load=built.load(),
-                    device=f'rnic,id=rnic0,fabric-id={claim_fabric_id()},'
+                    device=f'rnic,id=rnic0,fabric-id={cls.fabric()},'
                            'sq-scan-ms=5,pcap={run}/capture.pcap'
                            + cls.properties,
                     addr=f'{ADDR}/24', params={'sq_policy': cls.policy},
-                    cpus=2,
-                    qemu_args=['-D', '{run}/trace.log',
-                               '-trace', 'rnic_guest_error',
-                               '-trace', 'rnic_cm', '-trace', 'rnic_qp_state',
-                               '-trace', 'rnic_wqe', '-trace', 'rnic_fpdu_tx',
-                               '-trace', 'rnic_doorbell',
-                               '-trace', 'rnic_qp_gated'])
-        cls.addClassCleanup(cls.close)
-        cls.vm.start().wait_ready()
-
-    @classmethod
-    def close(cls):
-        cls.vm.close()
+                    cpus=2, trace=(*TRACED, 'rnic_wqe', 'rnic_fpdu_tx',
+                                   'rnic_doorbell'))
+        return [cls.vm]
 
     def setUp(self):
-        self.before = self.stats()
-        self.log_start = len(self.log())
-
-    def tearDown(self):
-        bad = self.vm.kmsg_problems((OWN, GREETING))
-        self.assertEqual([k.text for k in bad], [])
-
-    def stats(self):
-        return self.vm.qmp('qom-get', path='/machine/peripheral/rnic0',
-                           property='stats')
+        super().setUp()
+        self.allow(OWN)
+        self.before = self.vm.stats()
+        self.log_start = self.vm.trace_size()
 
     def since(self, name):
-        return self.stats()[name] - self.before[name]
-
-    def log(self):
-        with open(f'{self.vm.run_dir}/trace.log', encoding='utf-8') as f:
-            return f.read()
+        return self.vm.stats()[name] - self.before[name]
 
     def seen_before_rts(self):
         """What the device did with each QP before it was in RTS: for each QP
         that reached it, a set of 'scan' (found its index moved), 'wqe'
         (fetched from its SQ), 'sent' (an FPDU)."""
         done, qps = {}, []
-        for line in self.log()[self.log_start:].splitlines():
+        for line in self.vm.traced(self.log_start).splitlines():
             if m := re.search(r'qp_state.*qpn (\d+) (\w+) -> (\w+)', line):
                 if m[3] == 'IDLE':
                     done[m[1]] = set()
@@ -162,7 +142,14 @@ class Policy:
             for end in ends.values():
                 self.assertEqual(end['ret'], 0)
             self.assert_all_arrived(ends, EARLY, late)
-        self.assertEqual(self.seen_before_rts(), [self.before_rts] * 4)
+        self.assert_before_rts(4)
+
+    def assert_before_rts(self, count):
+        """What may be done with a QP before RTS, and nothing else. On a busy
+        machine the scan may come too late for one of them, not for all."""
+        seen = self.seen_before_rts()
+        self.assertEqual(len(seen), count)
+        self.assertEqual(set().union(*seen), self.before_rts, seen)
 
     def check_rejected(self, consumer):
         """The server rejects: what the client posted early is flushed."""
@@ -207,23 +194,22 @@ class Policy:
         self.assertIn('reset send=22 recv=22', user.text)
 
     def test_user_posts_race_with_the_connection(self):
-        mixed = 0
         for _ in range(20 if full() else 5):
             ends = User(self.vm).run(early=0, options='-p 0 -r 200')
             client, server = ends['client'], ends['server']
             with self.subTest(client=client, server=server):
-                self.assertGreater(client['posted'], 0)
+                # Some before, some after
+                self.assertGreater(client['posted'], client['early'])
+                if self.policy != 'error':
+                    self.assertGreater(client['early'], 0)
                 self.assertEqual(client['sent'], client['posted'])
                 self.assertEqual(server['received'], client['posted'])
                 self.assertEqual((client['failed'], client['misordered'],
                                   server['misordered']), (0, 0, 0))
-            # Some before, some after
-            mixed += 0 < client['early'] < client['posted']
-        self.assertTrue(mixed or self.policy == 'error')
         self.assertEqual(self.since('guest_errors'), 0)
 
 
-class Fence(Policy, unittest.TestCase):
+class Fence(Policy, OwnVmCase):
     """They wait in the device."""
 
     policy = 'fence'
@@ -240,7 +226,7 @@ class FencePlainMpa(Fence):
         self.assertEqual(self.since('gated'), 2)
 
 
-class Error(Policy, unittest.TestCase):
+class Error(Policy, OwnVmCase):
     """They are refused."""
 
     policy = 'error'
@@ -250,10 +236,10 @@ class Error(Policy, unittest.TestCase):
         for end in ends.values():
             self.assertEqual(end['ret'], consumer.refused)
         self.assert_all_arrived(ends, 0)
-        self.assertEqual(self.seen_before_rts(), [set()] * 2)
+        self.assert_before_rts(2)
 
 
-class Held(Policy, unittest.TestCase):
+class Held(Policy, OwnVmCase):
     """They wait in the driver, and even a scan finds nothing."""
 
     policy = 'held'

@@ -7,7 +7,6 @@ what the device does not have (UD, XRC, device memory). Those of atomics and
 immediate data are in test_rfc7306.py.
 """
 
-import re
 import sys
 import unittest
 from pathlib import Path
@@ -15,33 +14,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rnicvm import PairCase  # noqa: E402
-
-# Runs named tests; a line for each: its verdict, its name, the reason
-RUNNER = b'''
-import os, sys, unittest
-sys.path[:0] = ['/root', '/root/tests']
-os.chdir('/root')
-sys.argv = ['run', '--dev', 'rnic0', '--gid', '0'] + sys.argv[1:]
-from args_parser import parser
-names = sys.argv[5:]
-parser.parse_args()
-import tests
-
-class Lines(unittest.TestResult):
-    def say(self, verdict, test, why=''):
-        why = str(why).strip().splitlines()
-        print('VERDICT', verdict, test.id().split('.', 1)[1],
-              why[-1] if why else '', flush=True)
-    def addSuccess(self, test): self.say('ok', test)
-    def addSkip(self, test, reason): self.say('skip', test, reason)
-    def addFailure(self, test, err): self.say('fail', test, err[1])
-    def addError(self, test, err): self.say('fail', test, err[1])
-
-loader = unittest.TestLoader()
-suite = loader.loadTestsFromNames(['tests.' + n for n in names])
-suite.run(Lines())
-'''
+from rnicvm import PairCase, pyverbs  # noqa: E402
 
 MUST_PASS = {
     'test_device.DeviceTest': '''
@@ -70,17 +43,7 @@ class Pyverbs(PairCase):
     """The allow-list; a test of it that is skipped has failed."""
 
     def test_allow_list_passes(self):
-        names = [f'{case}.{name}' for case, tests in MUST_PASS.items()
-                 for name in tests.split()]
-        self.a.push(RUNNER, '/tmp/run-pyverbs.py')
-        result = self.a.run('python3 /tmp/run-pyverbs.py ' + ' '.join(names),
-                            300)
-        found = re.findall(r'^VERDICT (\w+) (\S+) ?(.*)', result.output, re.M)
-        self.assertTrue(found, result.output[-2000:])
-        verdicts = {name: (verdict, why) for verdict, name, why in found}
-        for name in names:
-            with self.subTest(name=name):
-                self.assertEqual(verdicts.get(name), ('ok', ''))
+        pyverbs.check(self, self.a, MUST_PASS)
 
 
 if __name__ == '__main__':

@@ -50,7 +50,7 @@ class Processes(PairCase):
                    f'rping -c -a {addr} >/dev/null 2>&1 & pid=$!; '
                    'usleep ${ms}0000; kill -9 $pid; wait $pid; done; true',
                    120, True)
-        self.pair.wait_idle(self.b)
+        self.b.wait_idle()
         result = self.b.run(f'rping -c -a {addr} -v -V -C 3', 60)
         self.assertEqual(result.output.count('ping data'), 3, result.output)
 
@@ -74,7 +74,7 @@ class Posted(PairCase):
         server.wait_output('listening')
         client = self.spawn(self.a, f'rnic-gone client {self.pair.addr(self.b)}',
                             None)
-        client.wait_output('connected')
+        client.wait_output('ready')
         server.wait_output('ready')
         self.b.qmp('stop')
         try:
@@ -272,35 +272,33 @@ class Machine(PairCase):
     """The machine stops, goes on, is reset."""
 
     def test_stopped_server_goes_on_with_the_right_data(self):
-        count = 4000
-        t = self.traffic(count=count, size=2000)
+        t = self.traffic(size=2000)
         for vm in (self.a, self.b):
             vm.qmp('stop')
             # that nothing moves while one end stands still
             other = self.b if vm is self.a else self.a
-            before = self.pair.stats(vm)
+            before = vm.stats()
             other.run('true', 30, True)
-            self.assertEqual(self.pair.stats(vm), before)
+            self.assertEqual(vm.stats(), before)
             vm.qmp('cont')
             self.pair.wait_flow()
-        self.assertTrue(t.client.running, 'it was over before the end')
-        server, client = t.wait(120)
-        for result in (server, client):
+        self.assertTrue(t.client.running and t.server.running)
+        t.client.kill()
+        for result in t.wait():
             self.assertNotIn('mismatch', result.output)
-        self.assertEqual(client.output.strip(), 'client DISCONNECT EVENT...')
 
     def test_stopped_in_bulk_data(self):
-        command = 'ib_write_bw -R -F -s 65536 -n 3000'
-        ear = self.listen(self.a, command, '0.0.0.0:18515')
-        talk = self.spawn(self.b, f'{command} {self.pair.addr(self.a)}')
-        start = self.pair.stats(self.a)['rx_octets']
+        t = self.bulk()
+        start = self.a.stats()['rx_octets']
         for n in range(1, 5):
-            self.pair.wait_stat(self.a, 'rx_octets', start + n * 10 ** 7)
+            self.a.wait_stat('rx_octets', start + n * 10 ** 7)
             for vm in (self.a, self.b):
                 vm.qmp('stop')
                 vm.qmp('cont')
-        self.assertEqual(talk.wait(120).rc, 0, talk.output)
-        self.assertEqual(ear.wait(60).rc, 0, ear.output)
+        self.a.wait_stat('rx_octets', start + 5 * 10 ** 7)
+        self.assertTrue(t.client.running and t.server.running)
+        t.client.kill()
+        t.wait()
 
     def test_function_reset_by_the_administrator(self):
         """An FLR: as though it were unplugged and plugged in again"""

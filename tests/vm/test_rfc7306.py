@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Atomics and immediate data between guests, with rfc7306=on."""
 
-import re
 import sys
 import unittest
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rnicvm import PairCase  # noqa: E402
+from rnicvm import PairCase, pyverbs  # noqa: E402
 from rnicvm.perftest import latency, message_rate  # noqa: E402
 
 VERBS = ['atomics', 'atomic-sum', 'immediate', 'wr-api',
@@ -18,19 +17,11 @@ VERBS = ['atomics', 'atomic-sum', 'immediate', 'wr-api',
 
 # Of rdma-core's tests those that post atomics and immediate data. They connect
 # queue pairs by hand, which iWARP cannot; here rdma_cm does it for them.
-PYVERBS = b'''
-import os, sys, unittest
-sys.path[:0] = ['/root', '/root/tests']
-os.chdir('/root')
-addr = sys.argv[1]
-names = sys.argv[2:]
-sys.argv = ['run', '--dev', 'rnic0', '--gid', '0']
-from args_parser import parser
-parser.parse_args()
+PYVERBS = '''
+addr = arguments.pop(0)
 import pyverbs.cm_enums as ce
 from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
 from tests import base
-import tests
 
 kept, waiting, ports = [], [], iter(range(20000, 30000))
 
@@ -72,19 +63,6 @@ def to_rts(self):
         waiting.clear()
 
 base.RCResources.to_rts = to_rts
-
-class Lines(unittest.TestResult):
-    def say(self, verdict, test, why=''):
-        why = str(why).strip().splitlines()
-        print('VERDICT', verdict, test.id().split('.', 1)[1],
-              why[-1] if why else '', flush=True)
-    def addSuccess(self, test): self.say('ok', test)
-    def addSkip(self, test, reason): self.say('skip', test, reason)
-    def addFailure(self, test, err): self.say('fail', test, err[1])
-    def addError(self, test, err): self.say('fail', test, err[1])
-
-loader = unittest.TestLoader()
-loader.loadTestsFromNames(['tests.' + n for n in names]).run(Lines())
 '''
 
 PYVERBS_TESTS = {
@@ -160,17 +138,8 @@ class Rfc7306(Both):
                 options='--write_with_imm')
 
     def test_pyverbs(self):
-        names = [f'{case}.{name}' for case, tests in PYVERBS_TESTS.items()
-                 for name in tests.split()]
-        self.a.push(PYVERBS, '/tmp/pyverbs-rfc7306.py')
-        result = self.a.run('python3 /tmp/pyverbs-rfc7306.py '
-                            f'{self.pair.addr(self.a)} {" ".join(names)}', 300)
-        found = re.findall(r'^VERDICT (\w+) (\S+) ?(.*)', result.output, re.M)
-        self.assertTrue(found, result.output[-2000:])
-        verdicts = {name: (verdict, why) for verdict, name, why in found}
-        for name in names:
-            with self.subTest(name=name):
-                self.assertEqual(verdicts.get(name), ('ok', ''))
+        pyverbs.check(self, self.a, PYVERBS_TESTS, PYVERBS,
+                      self.pair.addr(self.a))
 
 
 class PeerWithout(PairCase):
@@ -181,9 +150,9 @@ class PeerWithout(PairCase):
         self.pair.ensure(self.b, rfc7306='on')
 
     def test_atomic_fails_clearly(self):
+        start = self.b.trace_size()
         self.verbs(self.a, self.b, ['atomic-unsupported'])
-        with open(f'{self.b.run_dir}/trace.log', encoding='utf-8') as log:
-            self.assertIn('the peer does not support RFC 7306', log.read())
+        self.wait_traced(self.b, start, 'the peer does not support RFC 7306')
 
 
 class OldKernel(Both):

@@ -92,7 +92,7 @@ class Failures(PairCase):
             ear = self.listen(self.a, f'rping -s -a {addr}', f'{addr}:7174')
             ear.kill(9)
             ear.wait()
-            self.pair.wait_idle(self.a)
+            self.a.wait_idle()
         self.rping(self.a, self.b, count=2)
 
 
@@ -105,9 +105,9 @@ class Perftest(PairCase):
             for size in sizes:
                 count = COUNTS[size]
                 with self.subTest(verb=verb, size=size):
-                    before = self.pair.stats(server)
+                    before = server.stats()
                     bandwidth(server, client, addr, verb, size, count)
-                    after = self.pair.stats(server)
+                    after = server.stats()
                     way = 'tx' if verb == 'read' else 'rx'
                     # in itself, what perftest says could be anything
                     self.assertGreaterEqual(

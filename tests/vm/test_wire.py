@@ -5,7 +5,6 @@ case a good connection works, everything posted has completed once, and memory
 around it is unchanged; in the end the kernel log is clean."""
 
 import re
-import signal
 import socket
 import struct
 import sys
@@ -16,7 +15,8 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rnicvm import Device, Vm, claim_fabric_id, iwarp  # noqa: E402
+from rnicvm import Device, OwnVmCase, Vm, iwarp  # noqa: E402
+from rnicvm.fabric import host_address  # noqa: E402
 from rnicvm.iwarp import (A, B, C, CW, D, M, R, READ_REQUEST,  # noqa: E402
                           READ_RESPONSE, REPLY, REQUEST, S, SEND, WRITE,
                           block, fpdu, frame, read_request, send, tagged,
@@ -29,64 +29,36 @@ RECV_LEN = 256
 # So that what waits for it does not take long, and a loaded machine is quick
 # enough for all else
 MPA_TIMEOUT_MS = 4000
-GREETING = r'^rnic \S+: rnic\d+: iWARP adapter, '
 
 _OVER = re.compile(r'conn (\d+): over receives (\d+) = (\d+) \+ (\d+) '
                    r'sends (\d+) = (\d+) \+ (\d+) failed (\d+) memory (\w+)')
 
 
-class Wire(unittest.TestCase):
+class Wire(OwnVmCase):
     """One VM for all of it."""
 
     @classmethod
-    def setUpClass(cls):
+    def new_vms(cls):
         built = Device.prepare()
-        fabric = claim_fabric_id()
-        cls.guest = iwarp.host_address(fabric, GUEST)
-        cls.host = iwarp.host_address(fabric, HOST)
+        cls.guest = host_address(cls.fabric(), GUEST)
+        cls.host = host_address(cls.fabric(), HOST)
         cls.vm = Vm('wire', qemu=built.qemu, load=built.load(), cpus=2,
-                    device=f'rnic,id=rnic0,fabric-id={fabric},'
+                    device=f'rnic,id=rnic0,fabric-id={cls.fabric()},'
                            f'mpa-timeout-ms={MPA_TIMEOUT_MS}',
-                    addr=f'{GUEST}/24',
-                    qemu_args=['-msg', 'timestamp=on', '-D', '{run}/trace.log',
-                               '-trace', 'rnic_cm', '-trace', 'rnic_mpa',
-                               '-trace', 'rnic_term',
-                               '-trace', 'rnic_guest_error'])
-        cls.addClassCleanup(cls.vm.close)
-        cls.vm.start().wait_ready()
+                    addr=f'{GUEST}/24')
+        return [cls.vm]
 
     def setUp(self):
-        self.before = self.stats()
-        self.programs = []
+        super().setUp()
+        self.before = self.vm.stats()
         self.judged = 0     # connections of rnic-echo
-        self.addCleanup(self.check_guest)
-        self.addCleanup(self.end_programs)
+        self.addCleanup(self.check_errors)
 
-    def end_programs(self):
-        for program in self.programs:
-            if program.running:
-                program.kill(signal.SIGKILL)
-                program.wait(30)
-
-    def check_guest(self):
-        left = self.vm.run('for kind in qp cq mr pd cm_id; do '
-                           'rdma resource show $kind; done', 60, True).output
-        self.assertNotIn('rnic-echo', left)
-        bad = self.vm.kmsg_problems((GREETING,))
-        self.assertEqual([k.text for k in bad], [])
+    def check_errors(self):
         self.assertEqual(self.since('guest_errors'), 0)
 
-    def stats(self):
-        return self.vm.qmp('qom-get', path='/machine/peripheral/rnic0',
-                           property='stats')
-
     def since(self, name):
-        return self.stats()[name] - self.before[name]
-
-    def spawn(self, command):
-        program = self.vm.spawn(command)
-        self.programs.append(program)
-        return program
+        return self.vm.stats()[name] - self.before[name]
 
     def wait_over(self, program, count, timeout=60, memory_is=('clean',)):
         """Until so many connections of rnic-echo are over; judges them."""
@@ -112,7 +84,7 @@ class Responder(Wire):
 
     def setUp(self):
         super().setUp()
-        self.echo = self.spawn(f'rnic-echo listen {GUEST} {PORT}')
+        self.echo = self.spawn(self.vm, f'rnic-echo listen {GUEST} {PORT}')
         self.echo.wait_output('listening')
         self.count = 0      # connections that the guest was told of
 
@@ -409,7 +381,7 @@ class Initiator(Wire):
     def each(self, cases, judge):
         """rnic-echo connects for each case, and well after each."""
         port = self.listener.getsockname()[1]
-        echo = self.spawn(f'rnic-echo connect {HOST} {port} {2 * len(cases)}')
+        echo = self.spawn(self.vm, f'rnic-echo connect {HOST} {port} {2 * len(cases)}')
         for i, (name, case) in enumerate(cases.items()):
             with self.subTest(case=name):
                 peer = self.accept()

@@ -26,7 +26,8 @@
 
 #define MAX_MESSAGES 256
 #define PORT         "7472"
-#define WAIT_MS      20000
+#define WAIT_MS      60000
+#define RACE_AFTER   20
 
 struct end {
     const char *name;
@@ -48,6 +49,7 @@ static struct rdma_event_channel *channel;
 static unsigned early = 5, late = 3, pause_ms = 100, race;
 static bool reject_it, reset_it;
 static atomic_bool established;
+static atomic_bool begun; /* the race: one post was tried */
 
 static void die(const char *what)
 {
@@ -177,23 +179,31 @@ static void post_early(struct end *end)
     usleep(pause_ms * 1000);
 }
 
-/* Posts while the connection is being made, and a little longer */
+/*
+ * Posts while the connection is being made, and a little longer. However long
+ * that takes, some are left for the time after it.
+ */
 static void *race_run(void *opaque)
 {
     struct end *end = opaque;
     unsigned after = 0;
 
-    while (end->posted < race && after < 20) {
-        int ret = post_send(end);
+    while (after < RACE_AFTER) {
+        bool over = atomic_load(&established);
+        int ret;
 
-        if (ret && ret != ENOTCONN) {
-            end->failed++;
+        if (over || end->posted < race - RACE_AFTER) {
+            ret = post_send(end);
+            if (ret && ret != ENOTCONN) {
+                end->failed++;
+            }
         }
-        if (atomic_load(&established)) {
+        if (over) {
             after++;
         } else {
             end->taken = end->posted;
         }
+        atomic_store(&begun, true);
         usleep(200);
     }
     return NULL;
@@ -389,11 +399,12 @@ int main(int argc, char **argv)
         }
     }
     if (optind != argc - 1 || early + late > MAX_MESSAGES ||
-        race > MAX_MESSAGES) {
+        race > MAX_MESSAGES || (race && race <= RACE_AFTER)) {
         fprintf(stderr, "usage: rnic-early [-e EARLY] [-l LATE] [-p MS] "
                         "[-r RACE] [-j] [-z] ADDRESS\n"
-                        "  -r  a thread posts up to RACE sends from before the "
-                        "connection until after it\n"
+                        "  -r  a thread posts up to RACE sends, more than "
+                        "20, from before the\n"
+                        "      connection until after it\n"
                         "  -j  the server rejects\n"
                         "  -z  first post in the verbs' RESET\n");
         return 2;
@@ -421,6 +432,9 @@ int main(int argc, char **argv)
     post_early(&client);
     if (race && pthread_create(&thread, NULL, race_run, &client)) {
         die("starting a thread");
+    }
+    while (race && !atomic_load(&begun)) {
+        usleep(100);
     }
     if (rdma_connect(id, &param)) {
         die("connecting");

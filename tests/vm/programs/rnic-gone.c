@@ -6,96 +6,26 @@
  * server's machine stands still. After a line on its standard input it polls,
  * until each request has completed once.
  */
-#include <errno.h>
 #include <poll.h>
-#include <rdma/rdma_cma.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#define PORT         "7473"
-#define SIZE         (1 << 20)
-#define RECEIVES     32
-#define WRITES       48
-#define WAIT_SECONDS 60
+#define PROGRAM "rnic-gone"
+#define PORT    "7473"
+#include "memory-peer.h"
 
-struct place {
-    uint64_t addr;
-    uint32_t rkey;
-};
+#define SIZE     (1 << 20)
+#define RECEIVES 32
+#define WRITES   48
 
 static uint8_t memory[SIZE] __attribute__((aligned(4096)));
-static struct rdma_cm_id *id;
-static struct ibv_comp_channel *channel;
-static struct ibv_cq *send_cq, *recv_cq;
-static struct ibv_mr *mr;
-static struct place peer;
-
-static void die(const char *what)
-{
-    fprintf(stderr, "rnic-gone: %s: %s\n", what,
-            errno ? strerror(errno) : "failed");
-    exit(1);
-}
-
-#define CHECK(what) ((what) ? (void)0 : die(#what))
-
-static void make_objects(void)
-{
-    struct ibv_qp_init_attr attr = {
-        .qp_type = IBV_QPT_RC,
-        .cap = { .max_send_wr = WRITES,
-                 .max_recv_wr = RECEIVES,
-                 .max_send_sge = 1,
-                 .max_recv_sge = 1 },
-    };
-    struct ibv_pd *pd;
-
-    CHECK(pd = ibv_alloc_pd(id->verbs));
-    CHECK(send_cq = ibv_create_cq(id->verbs, WRITES, NULL, NULL, 0));
-    CHECK(channel = ibv_create_comp_channel(id->verbs));
-    CHECK(recv_cq = ibv_create_cq(id->verbs, RECEIVES, NULL, channel, 0));
-    CHECK(!ibv_req_notify_cq(recv_cq, 0));
-    attr.send_cq = send_cq;
-    attr.recv_cq = recv_cq;
-    CHECK(!rdma_create_qp(id, pd, &attr));
-    CHECK(mr = ibv_reg_mr(pd, memory, SIZE,
-                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
-}
-
-static struct rdma_addrinfo *resolve(const char *address, int flags)
-{
-    struct rdma_addrinfo hints = {
-        .ai_port_space = RDMA_PS_TCP,
-        .ai_flags = flags,
-    };
-    struct rdma_addrinfo *info;
-
-    CHECK(!rdma_getaddrinfo(address, PORT, &hints, &info));
-    return info;
-}
 
 static void server(const char *address)
 {
-    struct rdma_cm_id *listener;
-    struct place mine;
-    struct rdma_conn_param param = {
-        .private_data = &mine,
-        .private_data_len = sizeof(mine),
-    };
-
-    CHECK(
-        !rdma_create_ep(&listener, resolve(address, RAI_PASSIVE), NULL, NULL));
-    CHECK(!rdma_listen(listener, 1));
-    puts("listening");
-    CHECK(!rdma_get_request(listener, &id));
-    make_objects();
-    mine = (struct place){ (uintptr_t)memory, mr->rkey };
-    CHECK(!rdma_accept(id, &param));
-    puts("ready");
+    wait_request(address);
+    make_objects(memory, SIZE, WRITES, RECEIVES);
+    accept_request();
     pause();
 }
 
@@ -149,20 +79,16 @@ static unsigned poll_all(struct ibv_cq *cq, unsigned count)
 
 static void client(const char *address)
 {
-    struct rdma_conn_param param = {};
     struct pollfd waiting = { .events = POLLIN };
     unsigned i, writes, receives;
     char line[16];
 
-    CHECK(!rdma_create_ep(&id, resolve(address, 0), NULL, NULL));
-    make_objects();
+    open_client(address);
+    make_objects(memory, SIZE, WRITES, RECEIVES);
     for (i = 0; i < RECEIVES; i++) {
         CHECK(!post_receive(i));
     }
-    CHECK(!rdma_connect(id, &param));
-    CHECK(id->event->param.conn.private_data_len >= sizeof(peer));
-    memcpy(&peer, id->event->param.conn.private_data, sizeof(peer));
-    puts("connected");
+    connect_client();
     CHECK(fgets(line, sizeof(line), stdin));
     for (i = 0; i < WRITES; i++) {
         CHECK(!post_write(i));
@@ -182,11 +108,5 @@ static void client(const char *address)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3 || (strcmp(argv[1], "server") && strcmp(argv[1], "client"))) {
-        fputs("usage: rnic-gone server|client ADDR\n", stderr);
-        return 2;
-    }
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    (strcmp(argv[1], "server") ? client : server)(argv[2]);
-    return 0;
+    return run_end(argc, argv, server, client);
 }

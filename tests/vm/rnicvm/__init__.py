@@ -11,17 +11,18 @@
 """
 
 from .agent import Command, Result
-from .case import PairCase, full
+from .case import GuestCase, OwnVmCase, PairCase, full
 from .device import Device
 from .errors import CommandFailed, VmDied, VmError
 from .fabric import claim_fabric_id
 from .image import Image
+from .netns import Namespace
 from .pair import Pair
-from .siw import RTR, Namespace, Siw, SiwCase, SiwPair
+from .siw import RTR, Siw, SiwCase, SiwPair
 from .usage import Usage
 from .vm import Kmsg, Vm, start_all
 
-__all__ = ['RTR', 'Command', 'CommandFailed', 'Device', 'Image', 'Kmsg',
-           'Namespace', 'Pair', 'PairCase', 'Result', 'Siw', 'SiwCase',
-           'SiwPair', 'Usage', 'Vm', 'VmDied', 'VmError', 'claim_fabric_id',
-           'full', 'start_all']
+__all__ = ['RTR', 'Command', 'CommandFailed', 'Device', 'GuestCase', 'Image',
+           'Kmsg', 'Namespace', 'OwnVmCase', 'Pair', 'PairCase', 'Result',
+           'Siw', 'SiwCase', 'SiwPair', 'Usage', 'Vm', 'VmDied', 'VmError',
+           'claim_fabric_id', 'full', 'start_all']

@@ -2,11 +2,13 @@
 """The loadable device, as scripts/lib/device.sh builds it."""
 
 import functools
+import os
 import subprocess
 from typing import NamedTuple
 
 from .errors import VmError
 from .image import TOP
+from .kept import hold
 
 _SCRIPT = '''
 set -euo pipefail
@@ -30,7 +32,9 @@ class Device(NamedTuple):
                               stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             raise VmError('building the device failed, see above')
-        return Device(*done.stdout.splitlines())
+        device = Device(*done.stdout.splitlines())
+        hold(os.path.dirname(device.plugin))
+        return device
 
     def load(self, way='plugin'):
         """The `load` argument of Vm for one of 'plugin' and 'preload'."""

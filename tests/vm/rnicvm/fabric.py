@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Fabric ids, so that runs side by side do not see each other's addresses."""
 
+import ipaddress
 import os
 import socket
+import time
 
 from .errors import VmError
 
@@ -11,13 +13,43 @@ _IDS = range(1, 40)
 _held = {}
 
 
-def _in_use():
-    """Ids whose addresses devices of this user claim (hw-rnic/core/net)."""
+def _claims(pid='self'):
+    """What devices of this user claim in the network namespace of a process:
+    pairs of a fabric id and an address of the host, as
+    hw-rnic/core/net/claim.c writes them."""
     prefix = f'@rnic/{os.getuid()}/'
-    with open('/proc/net/unix', encoding='ascii', errors='replace') as f:
+    with open(f'/proc/{pid}/net/unix', encoding='ascii',
+              errors='replace') as f:
         names = [line.split()[-1] for line in f]
-    return {name[len(prefix):].split('/')[0] for name in names
+    return {tuple(name[len(prefix):].split('/')) for name in names
             if name.startswith(prefix)}
+
+
+def _in_use():
+    """Ids whose addresses devices claim."""
+    return {fabric for fabric, _ in _claims()}
+
+
+def host_address(number, address):
+    """Where a guest's address is on the host (docs/using.md)."""
+    guest = ipaddress.ip_address(address)
+    low = int(guest) & 0xffff
+    net = 64 + 2 * number + (guest.version == 6)
+    return f'127.{net}.{low >> 8}.{low & 255}'
+
+
+def wait_claim(pid, fabric, address, there, timeout=60):
+    """Wait until a device of the fabric, a number or 'direct', has the guest's
+    address, or none."""
+    wanted = str(fabric), address if fabric == 'direct' else \
+        host_address(fabric, address)
+    end = time.monotonic() + timeout
+    while (wanted in _claims(pid)) != there:
+        if time.monotonic() > end:
+            raise VmError(f'fabric {fabric}: {address} is '
+                          f'{"not " if there else ""}claimed after '
+                          f'{timeout} s')
+        time.sleep(0.02)
 
 
 def claim_fabric_id():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .errors import VmError
+from .kept import hold
 
 TOP = Path(__file__).resolve().parents[3]
 
@@ -46,6 +47,10 @@ class Image(NamedTuple):
         if done.returncode:
             raise VmError('scripts/guest-image failed, see above')
         values = dict(line.split('=', 1) for line in done.stdout.splitlines())
+        # For as long as this process may start VMs
+        for folder in (os.path.dirname(values['RNIC_INITRD']),
+                       values['RNIC_KERNEL_DIR'], values['RNIC_ROOTFS']):
+            hold(folder)
         return Image(values['RNIC_VMLINUX'], values['RNIC_INITRD'],
                      values['RNIC_KERNEL_RELEASE'], values['RNIC_KERNEL_DIR'],
                      values['RNIC_ROOTFS'])

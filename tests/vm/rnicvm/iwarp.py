@@ -16,12 +16,6 @@ class Closed(Exception):
     """The other end closed, in place of what was expected of it."""
 
 
-def host_address(fabric_id, guest_address):
-    """Where an IPv4 address of a guest is on the host (docs/using.md)."""
-    x, y = guest_address.split('.')[2:]
-    return f'127.{64 + 2 * fabric_id}.{x}.{y}'
-
-
 def _crc_table():
     for n in range(256):
         for _ in range(8):

@@ -3,34 +3,16 @@
 
 import atexit
 import sys
-import time
 from typing import NamedTuple
 
 from .agent import Command
 from .device import Device
 from .errors import VmError
 from .fabric import claim_fabric_id, release_fabric_id
-from .vm import Vm, start_all
+from .vm import Vm, broken_by_tcg, start_all
 
 ADDR = {'a': '10.0.0.1', 'b': '10.0.0.2'}
 ADDR6 = {'a': 'fd00::1', 'b': 'fd00::2'}
-
-# What the driver says of a device that it found
-GREETING = r'^rnic \S+: rnic\d+: iWARP adapter, '
-# and what the kernel says of a device that was plugged in
-PLUGGED = r'^rnic \S+: enabling device '
-
-# Events of the device that are rare, and tell why a test failed
-_TRACED = ('rnic_guest_error', 'rnic_no_receive', 'rnic_term', 'rnic_device',
-           'rnic_addr', 'rnic_cm', 'rnic_engine')
-
-def trace_arguments():
-    """QEMU's arguments for a device log in the run folder."""
-    arguments = ['-msg', 'timestamp=on', '-D', '{run}/trace.log']
-    for event in _TRACED:
-        arguments += ['-trace', event]
-    return arguments
-
 
 class Traffic(NamedTuple):
     """Programs that exchange data until something happens to them."""
@@ -73,7 +55,7 @@ class Pair:
                         'pcie-root-port,id=port1,chassis=2,mem-reserve=16M',
                         f'rnic,id=rnic0,bus=port0{fabric}'],
                 addr=[f'{ADDR[name]}/24', f'{ADDR6[name]}/64'], cpus=cpus,
-                qemu_args=trace_arguments(), wrapper=wrapper, **self.options)
+                wrapper=wrapper, **self.options)
         self.properties[vm] = {}
         return vm
 
@@ -103,9 +85,7 @@ class Pair:
             try:
                 pair = cls(kernel)
             except VmError as e:
-                # On a loaded machine QEMU's TCG now and then breaks a guest
-                # with several CPUs that patches its own code as it boots
-                if 'Kernel panic' not in str(e) or '[rnic]' in str(e):
+                if not broken_by_tcg(e):
                     raise
                 print(f'once more: {e}', file=sys.stderr)
                 pair = cls(kernel)
@@ -120,20 +100,11 @@ class Pair:
 
     def close(self, failed=False):
         for vm in (self.a, self.b):
-            if failed and vm.alive:
-                self._save_kernel_log(vm)
+            if failed and not vm.evidence:
+                vm.collect('its pair is given up')
             vm.close(failed)
         if 'fabric-id' in self.fabric:
             release_fabric_id(self.fabric['fabric-id'])
-
-    @staticmethod
-    def _save_kernel_log(vm):
-        try:
-            text = vm.run('dmesg', 20).output
-            with open(f'{vm.run_dir}/dmesg', 'w', encoding='utf-8') as f:
-                f.write(text)
-        except VmError as e:
-            print(f'{vm.name}: no kernel log: {e}', file=sys.stderr)
 
     # -- the device -------------------------------------------------------
 
@@ -152,7 +123,10 @@ class Pair:
                f'ip addr add {self.addr(vm)}/24 dev $dev; '
                f'ip addr add {self.addr6(vm)}/64 dev $dev nodad; '
                'until rdma link | grep -q ACTIVE; do sleep 0.1; done',
-               60, True)
+               120, True)
+        if 'fabric-id' in self.fabric:
+            for addr in (self.addr(vm), self.addr6(vm)):
+                self.wait_addr(vm, addr)
 
     def unplug(self, vm):
         """Returns when device and driver are gone."""
@@ -183,43 +157,14 @@ class Pair:
         vm.run('modprobe rnic', 60, True)
         self.configure(vm)
 
-    def stats(self, vm):
-        """The device's own counters."""
-        return vm.qmp('qom-get', path='/machine/peripheral/rnic0',
-                      property='stats')
-
-    def wait_stat(self, vm, name, value, timeout=60):
-        """Wait until a counter of the device is at least so large."""
-        end = time.monotonic() + timeout
-        while self.stats(vm)[name] < value:
-            if time.monotonic() > end:
-                raise VmError(f'{vm.name}: {name} is {self.stats(vm)[name]} '
-                              f'and not {value} after {timeout} s')
-            time.sleep(0.05)
+    def wait_addr(self, vm, addr, there=True):
+        """Vm.wait_addr() in the fabric of the pair."""
+        vm.wait_addr(self.fabric['fabric-id'], addr, there)
 
     def wait_flow(self, *vms):
         """Wait until each device has received a number of messages more."""
         for vm in vms or (self.a, self.b):
-            self.wait_stat(vm, 'rx_messages',
-                           self.stats(vm)['rx_messages'] + 20)
-
-    # -- what is left of a test -------------------------------------------
-
-    @staticmethod
-    def start_wait_idle(vm):
-        """A command that ends when no RDMA objects are left but CQs of the
-        kernel, or fails after a while and shows what is left."""
-        return vm.spawn(
-            'for i in $(seq 150); do { rdma resource show; '
-            'rdma resource show cq; } | grep -qE '
-            "' (pd|qp|cm_id|mr|ctx|srq) [1-9]| pid ' || exit 0; sleep 0.2; "
-            'done; rdma resource show; rdma resource show cq; exit 1')
-
-    def wait_idle(self, vm):
-        result = self.start_wait_idle(vm).wait(60)
-        if result.rc:
-            raise VmError(f'{vm.name}: RDMA objects are left\n'
-                          f'{result.output}')
+            vm.wait_stat('rx_messages', vm.stats()['rx_messages'] + 20)
 
 
 @atexit.register

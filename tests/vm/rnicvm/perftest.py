@@ -25,7 +25,7 @@ class Latency(NamedTuple):
     smallest: float
 
 
-def wait_listen(vm, where, timeout=30):
+def wait_listen(vm, where, timeout=60):
     """Wait until an rdma_cm listener is at `where`, as in '10.0.0.1:7174'.
 
     Programs whose output is no terminal say nothing in time.

@@ -19,6 +19,7 @@ class Qmp:
         self._changed = threading.Condition()
         self._command_lock = threading.Lock()
         self._reply = None
+        self._number = 0
         self._greeting = False
         self._gone = False
         self._thread = threading.Thread(target=self._read, daemon=True,
@@ -35,8 +36,14 @@ class Qmp:
         request = {'execute': name}
         if arguments:
             request['arguments'] = arguments
-        with self._command_lock:
+        if not self._command_lock.acquire(timeout=timeout):
+            raise VmError(f'{self.name}: {name}: another command is not '
+                          f'answered after {timeout} s')
+        try:
+            # The reply to a command that nobody waits for any more may come
+            self._number += 1
             self._reply = None
+            request['id'] = self._number
             try:
                 self._sock.sendall(json.dumps(request).encode() + b'\n')
             except OSError as e:
@@ -44,6 +51,8 @@ class Qmp:
             self._wait(lambda: self._reply is not None, timeout,
                        f'the reply to {name}')
             reply = self._reply
+        finally:
+            self._command_lock.release()
         if 'error' in reply:
             raise VmError(f'{self.name}: {name}: {reply["error"]["desc"]}')
         return reply['return']
@@ -89,7 +98,7 @@ class Qmp:
                         self._greeting = True
                     elif 'event' in message:
                         self.events.append(message)
-                    else:
+                    elif message.get('id') == self._number:
                         self._reply = message
                     self._changed.notify_all()
         except (OSError, ValueError):

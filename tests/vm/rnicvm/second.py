@@ -3,6 +3,8 @@
 
 import shlex
 
+from .fabric import wait_claim
+
 _NETNS = 'second'
 # The net device that is not the first rnic's
 _FIND = ('for d in /sys/bus/pci/drivers/rnic/0000:*/net/*; do '
@@ -21,6 +23,7 @@ class Second:
         self.name = f'{vm.name}, second device'
         given = {key.replace('_', '-'): value
                  for key, value in properties.items()}
+        fabric = given.get('fabric-id', given.get('fabric'))
         vm.qmp('device_add', driver='rnic', id='rnic1', bus='port1', **given)
         add = '; '.join(
             f'ip -n {_NETNS} addr add {addr} dev $dev'
@@ -32,7 +35,11 @@ class Second:
                f'ip -n {_NETNS} link set lo up; '
                f'ip -n {_NETNS} link set $dev up; {add}; '
                'until [ $(rdma link | grep -c ACTIVE) = 2 ]; do sleep 0.1; '
-               'done', 60, True)
+               'done', 120, True)
+        for addr in addrs:
+            wait_claim(vm.process.pid, fabric, addr.split('/')[0], True)
+        vm.qmp('qom-get', path='/machine/peripheral/rnic1',
+               property='qp-stats')
 
     @staticmethod
     def _inside(command):
@@ -46,8 +53,7 @@ class Second:
 
     def stats(self):
         """The device's own counters."""
-        return self.vm.qmp('qom-get', path='/machine/peripheral/rnic1',
-                           property='stats')
+        return self.vm.stats('rnic1')
 
     def close(self):
         """Unplug it; returns when driver and namespace are gone, too."""

@@ -4,7 +4,6 @@
 import functools
 import json
 import os
-import secrets
 import shutil
 import subprocess
 import unittest
@@ -14,6 +13,8 @@ from typing import NamedTuple
 from .case import PairCase
 from .errors import VmError
 from .image import TOP
+from .kept import hold
+from .netns import Namespace
 from .pair import ADDR, ADDR6, Pair
 from .vm import Vm
 
@@ -61,70 +62,9 @@ class Siw(NamedTuple):
         if not done.stdout.strip():
             return None
         folder = Path(done.stdout.strip())
+        hold(folder)
         version = (folder / 'version').read_text(encoding='ascii').strip()
         return Siw(folder / 'siw.ko', folder / 'siw-parameters.ko', version)
-
-
-class Namespace:
-    """A network namespace of this process, with a tap device for a VM, and
-    with the addresses that the rnic's guest has."""
-
-    def __init__(self):
-        self.name = f'rnic-{os.getpid()}-{secrets.token_hex(3)}'
-        self.wrapper = ['ip', 'netns', 'exec', self.name]
-        self._ip('netns', 'add', self.name)
-        try:
-            for line in ('link set lo up', 'tuntap add tap0 mode tap',
-                         f'addr add {ADDR["a"]}/24 dev tap0',
-                         f'addr add {ADDR6["a"]}/64 dev tap0 nodad',
-                         'link set tap0 up'):
-                self._ip('-n', self.name, *line.split())
-        except VmError:
-            self.close()
-            raise
-
-    @staticmethod
-    def _ip(*arguments):
-        done = subprocess.run(['ip', *arguments], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, check=False)
-        if done.returncode:
-            raise VmError(f'ip {" ".join(arguments)}: {done.stdout.strip()}')
-
-    @staticmethod
-    @functools.lru_cache(maxsize=None)
-    def why_not():
-        """Why there can be no namespace here; None if there can."""
-        if not shutil.which('ip'):
-            return 'ip (of iproute2) is not installed'
-        if os.geteuid():
-            return 'needs root, for a network namespace with a tap device'
-        try:
-            probe = Namespace()
-            try:
-                entered = probe.run('true')
-            finally:
-                probe.close()
-            if entered.returncode:
-                raise VmError(entered.stdout)
-        except VmError as e:
-            return f'no network namespace with a tap device here: {e}'
-        return None
-
-    def run(self, *command, timeout=60):
-        """Run a command of the host in it."""
-        return subprocess.run([*self.wrapper, *command], timeout=timeout,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, check=False)
-
-    def start(self, *command):
-        """Start a command of the host in it; a Popen."""
-        # pylint: disable=consider-using-with
-        return subprocess.Popen([*self.wrapper, *command],
-                                stdout=subprocess.PIPE)
-
-    def close(self):
-        subprocess.run(['ip', 'netns', 'del', self.name],
-                       stderr=subprocess.DEVNULL, check=False)
 
 
 class SiwPair(Pair):
@@ -145,7 +85,10 @@ class SiwPair(Pair):
         self.fabric = {'fabric': 'direct'}
         self.siw = Siw.prepare(kernel)
         self.kernel, self.cpus = kernel, cpus
-        self.space = Namespace()
+        self.space = Namespace('tuntap add tap0 mode tap',
+                               f'addr add {ADDR["a"]}/24 dev tap0',
+                               f'addr add {ADDR6["a"]}/64 dev tap0 nodad',
+                               'link set tap0 up')
         try:
             self.a = self.rnic_vm('a', kernel, cpus,
                                   wrapper=self.space.wrapper)
@@ -191,14 +134,12 @@ class SiwPair(Pair):
     def set_mtu(self, mtu):
         """Of the network."""
         self.b.run(f'ip link set eth0 mtu {mtu}', 30, True)
-        # pylint: disable=protected-access
-        self.space._ip('-n', self.space.name, 'link', 'set', 'tap0', 'mtu',
-                       str(mtu))
+        self.space.ip(f'link set tap0 mtu {mtu}')
 
     def close(self, failed=False):
         for vm in (getattr(self, 'a', None), getattr(self, 'b', None)):
-            if vm and failed and vm.alive:
-                self._save_kernel_log(vm)
+            if vm and failed and not vm.evidence:
+                vm.collect('its pair is given up')
             if vm:
                 vm.close(failed)
         self.space.close()
@@ -257,6 +198,20 @@ class SiwCase(PairCase):
         # Before check_guests(), with what the test made
         self.addCleanup(self.judge)
 
+    def run(self, result=None):
+        """Notes the verdict, too: a table of a run that failed is none."""
+        def count():
+            return (len(result.failures) + len(result.errors),
+                    len(result.skipped))
+
+        before = count() if result else None
+        super().run(result)
+        if result:
+            bad, skipped = (b - a for a, b in zip(before, count()))
+            self.note('verdict', self.id(), '', 'failed' if bad else
+                      'skipped' if skipped else 'passed')
+        return result
+
     @property
     def rnic(self):
         return self.pair.a
@@ -295,16 +250,6 @@ class SiwCase(PairCase):
         if path:
             with open(path, 'a', encoding='utf-8') as f:
                 f.write(json.dumps([table, row, column, text]) + '\n')
-
-    # -- what the device tells --------------------------------------------
-
-    def trace_size(self):
-        return os.path.getsize(f'{self.rnic.run_dir}/trace.log')
-
-    def trace_since(self, size):
-        with open(f'{self.rnic.run_dir}/trace.log', encoding='utf-8') as f:
-            f.seek(size)
-            return f.read()
 
     # -- the capture ------------------------------------------------------
 

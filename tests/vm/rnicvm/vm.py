@@ -16,16 +16,27 @@ from typing import NamedTuple
 from .accel import TCG, accel_arguments, kernel_arguments
 from .agent import Agent
 from .errors import VmError
+from .evidence import bound_trace, collect
+from .fabric import wait_claim
 from .image import Image, cache_dir
 from .iommu import iommu_arguments
+from .kept import hold, keep_newest
 from .qmp import Qmp
 
 BOOT_LIMIT = 240
+# How many run folders stay in the cache: failures leave some, and so does
+# whoever is killed
+RUNS_KEPT = 60
 
 # What the kernel says about any module that is not its own
 TAINT_LINES = (r'^rnic: loading out-of-tree module taints kernel',
                r'^rnic: module verification failed: signature and/or required '
                r'key missing - tainting kernel')
+
+# What the driver says of a device that it found, and the kernel of one that was
+# plugged in
+DEVICE_LINES = (r'^rnic \S+: rnic\d+: iWARP adapter, ',
+                r'^rnic \S+: enabling device ')
 
 # What it says of any guest whose host is busy
 LOAD_LINES = (r'^hrtimer: interrupt took \d+ ns',
@@ -35,7 +46,17 @@ LOAD_LINES = (r'^hrtimer: interrupt took \d+ ns',
 IOMMU_LINES = (r'^rnic \S+: Adding to iommu group \d+$',
                r'^rnic \S+: Removing from iommu group \d+$')
 
+# Events of the device that are rare, and tell why a test failed
+TRACED = ('rnic_guest_error', 'rnic_no_receive', 'rnic_term', 'rnic_device',
+          'rnic_addr', 'rnic_cm', 'rnic_mpa', 'rnic_qp_state', 'rnic_qp_gated',
+          'rnic_admin', 'rnic_dma_refused', 'rnic_engine')
+
 _running = weakref.WeakSet()
+
+
+def running_vms():
+    """All VMs of this process whose QEMU was started and not ended."""
+    return list(_running)
 
 
 @atexit.register
@@ -75,6 +96,8 @@ class Vm:
     append       more kernel parameters, a list
     qemu         QEMU's binary; qemu_args: more arguments for it, a list
     wrapper      what runs QEMU, a list, such as ['ip', 'netns', 'exec', 'x']
+    trace        events of the device that are logged, for traced(); none
+                 without an rnic, or on a terminal
     iommu        a virtual IOMMU that translates the devices' addresses: 'intel'
                  or 'virtio', '' for none; by default what RNIC_IOMMU says.
                  Raises Unsupported if the guest's kernel has no driver for it
@@ -93,7 +116,8 @@ class Vm:
                  driver=True, append=(), memory='512M', cpus=1, max_cpus=None,
                  machine='q35',
                  qemu='qemu-system-x86_64', qemu_args=(), wrapper=(),
-                 iommu=None, console='file', run_root=None, keep=False):
+                 trace=TRACED, iommu=None, console='file', run_root=None,
+                 keep=False):
         self.name = name
         self.image = image or Image.prepare(kernel, kernel_build,
                                             driver is None)
@@ -109,21 +133,40 @@ class Vm:
         # kernel messages (regular expressions) that programs with faults of
         # their own are known to have caused
         self.excused = []
+        # how often collect() wrote down what there is to see
+        self.evidence = 0
         self._qmp = None
         self._console = console
-        root = run_root or os.environ.get('RNIC_RUN_DIR') or \
-            cache_dir() / 'runs'
-        os.makedirs(root, exist_ok=True)
-        self.run_dir = tempfile.mkdtemp(
-            prefix=time.strftime(f'%m%d-%H%M%S-{name}-'), dir=root)
+        self.run_dir = self._new_run_dir(
+            run_root or os.environ.get('RNIC_RUN_DIR'))
+        self._used = hold(self.run_dir)
         devices = [device] if isinstance(device, str) else device
+        if console != 'terminal' and any(one.split(',')[0] == 'rnic'
+                                         for one in devices):
+            qemu_args = [*self._trace_arguments(trace), *qemu_args]
         self.argv = self._arguments(
             # QEMU's IOMMUs are to come before what they translate for
             [*iommu_devices, *devices], load, addr, params or {}, driver,
             [*iommu_kernel, *append], memory, (cpus, max_cpus), machine, qemu,
             qemu_args, wrapper)
 
+    def _new_run_dir(self, root):
+        own = cache_dir() / 'runs'
+        root = root or own
+        os.makedirs(root, exist_ok=True)
+        if root == own:
+            keep_newest(root, RUNS_KEPT)
+        return tempfile.mkdtemp(
+            prefix=time.strftime(f'%m%d-%H%M%S-{self.name}-'), dir=root)
+
     # -- starting ---------------------------------------------------------
+
+    @staticmethod
+    def _trace_arguments(events):
+        arguments = ['-msg', 'timestamp=on', '-D', '{run}/trace.log']
+        for event in events:
+            arguments += ['-trace', event]
+        return arguments if events else []
 
     def _arguments(self, devices, load, addr, params, driver, append, memory,
                    cpus, machine, qemu, qemu_args, wrapper):
@@ -230,12 +273,15 @@ class Vm:
             self.start()
             if self._console != 'terminal':
                 self.wait_ready()
-        except BaseException:
+        except BaseException as e:
+            self.collect(repr(e))
             self.close(failed=True)
             raise
         return self
 
     def __exit__(self, kind, value, traceback):
+        if kind:
+            self.collect(repr(value))
         self.close(failed=kind is not None)
 
     # -- using it ---------------------------------------------------------
@@ -308,14 +354,73 @@ class Vm:
         in `allow`.
         """
         allowed = [re.compile(p)
-                   for p in (*TAINT_LINES, *LOAD_LINES, *IOMMU_LINES,
-                             *self.excused,
-                             *allow)]
+                   for p in (*TAINT_LINES, *DEVICE_LINES, *LOAD_LINES,
+                             *IOMMU_LINES, *self.excused, *allow)]
         return [k for k in (self.kmsg() if lines is None else lines)
                 if (k.level <= 4 or 'rnic' in k.text)
                 and not any(p.search(k.text) for p in allowed)]
 
+    def stats(self, device='rnic0'):
+        """A device's own counters."""
+        return self.qmp('qom-get', path=f'/machine/peripheral/{device}',
+                        property='stats')
+
+    def wait_stat(self, name, value, timeout=60):
+        """Wait until a counter of the device is at least so large."""
+        end = time.monotonic() + timeout
+        while (now := self.stats()[name]) < value:
+            if time.monotonic() > end:
+                raise VmError(f'{self.name}: {name} is {now} and not {value} '
+                              f'after {timeout} s')
+            time.sleep(0.05)
+
+    def wait_addr(self, fabric, addr, there=True):
+        """Wait until rnic0 has an address in its fabric, a number or 'direct',
+        and its listeners are bound to it; or has it no more, and what used it
+        has ended. What the guest's `ip` does reaches the device later."""
+        wait_claim(self.process.pid, fabric, addr, there)
+        # The engine answers when it has done what it was about
+        self.qmp('qom-get', path='/machine/peripheral/rnic0',
+                 property='qp-stats')
+
+    def start_wait_idle(self):
+        """A command that ends when no RDMA objects are left but CQs of the
+        kernel, or fails after a while and shows what is left."""
+        return self.spawn(
+            'for i in $(seq 150); do { rdma resource show; '
+            'rdma resource show cq; } | grep -qE '
+            "' (pd|qp|cm_id|mr|ctx|srq) [1-9]| pid ' || exit 0; sleep 0.2; "
+            'done; rdma resource show; rdma resource show cq; exit 1')
+
+    def wait_idle(self):
+        """Wait until programs have left no RDMA objects."""
+        result = self.start_wait_idle().wait(120)
+        if result.rc:
+            raise VmError(f'{self.name}: RDMA objects are left\n'
+                          f'{result.output}')
+
     # -- what it left -----------------------------------------------------
+
+    def trace_size(self):
+        """For traced(): what is in the device's trace so far."""
+        try:
+            return os.path.getsize(self.trace_log)
+        except FileNotFoundError:
+            return 0
+
+    def traced(self, start=0):
+        """What the device traced since a trace_size()."""
+        with open(self.trace_log, encoding='utf-8', errors='replace') as f:
+            f.seek(start)
+            return f.read()
+
+    def collect(self, why):
+        """After a failure: write down what device and guest can tell."""
+        collect(self, why)
+
+    @property
+    def trace_log(self):
+        return f'{self.run_dir}/trace.log'
 
     @property
     def console_log(self):
@@ -409,10 +514,22 @@ class Vm:
         """Stop it; remove the run folder unless it is wanted."""
         self.stop()
         if failed or Vm.keep_all:
+            bound_trace(self.trace_log)
             print(f'{self.name}: see {self.run_dir} (console.log, qemu.log, '
-                  'command)', file=sys.stderr)
+                  'command, trace.log, failed-*)', file=sys.stderr)
         elif not self.keep:
             shutil.rmtree(self.run_dir, ignore_errors=True)
+        if self._used is not None:
+            os.close(self._used)
+            self._used = None
+
+
+def broken_by_tcg(error):
+    """Whether it is worth another try that VMs did not start: on a loaded
+    machine QEMU's TCG now and then breaks a guest with several CPUs that patches
+    its own code as it boots."""
+    return isinstance(error, VmError) and 'Kernel panic' in str(error) and \
+        '[rnic]' not in str(error)
 
 
 def start_all(vms, timeout=BOOT_LIMIT):
