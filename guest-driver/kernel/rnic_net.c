@@ -462,7 +462,8 @@ static int net_start(struct rnic_net *net, u32 mtu)
 	}
 	napi_enable(&net->napi);
 	WRITE_ONCE(net->up, true);
-	netif_start_queue(net->ndev);
+	/* Packets may have been queued while the MTU was changed */
+	netif_wake_queue(net->ndev);
 	/* For an interrupt that came before the handler took note of them */
 	local_bh_disable();
 	napi_schedule(&net->napi);

@@ -178,6 +178,23 @@ class Basics:
         self.assertIn('receiver', talk.wait(60).output)
         ear.wait(60)
 
+    def test_packet_that_waits_for_a_change_of_the_mtu(self):
+        """It is sent when that is over, not with the next packet"""
+        def delay(ms):
+            self.a.qmp('qom-set', path='/machine/peripheral/rnic0',
+                       property='fault-admin-delay', value=ms)
+
+        self.addCleanup(self.mtu, 1500)
+        self.addCleanup(delay, 0)
+        # So that the ping is in the midst of it
+        delay(1000)
+        out = self.a.run('ip link set $RNIC_NETDEV mtu 1400 & change=$!; '
+                         'sleep 0.5; ping -c 1 -W 20 10.0.0.2 & '
+                         'wait $change; tc -s qdisc show dev $RNIC_NETDEV; '
+                         'wait', 60).output
+        self.assertRegex(out, r'\bbacklog 0b 0p')
+        self.assertRegex(out, r'\b0% packet loss')
+
     def test_false_source_is_not_sent(self):
         spoofed = self.a.stats()['net_tx_spoofed']
         # What is left of other tests counts for nothing
