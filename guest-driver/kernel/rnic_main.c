@@ -324,7 +324,6 @@ static int map_device(struct rnic_dev *rdev)
 	rdev->db = pci_iomap(pdev, RNIC_BAR_DB, RNIC_BAR_DB_SIZE);
 	if (!rdev->db)
 		goto err_regs;
-	pci_set_master(pdev);
 	return 0;
 
 err_regs:
@@ -516,6 +515,8 @@ static int rnic_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	ret = rnic_reset(rdev);
 	if (ret)
 		goto err_unmap;
+	/* Not before: the kernel before this one may have left it at work */
+	pci_set_master(pdev);
 	ret = read_limits(rdev);
 	if (ret)
 		goto err_unmap;
