@@ -3,6 +3,7 @@
 """The rnic and siw when something goes wrong: the network, a program, a VM,
 and what one of them has no right to."""
 
+import os
 import re
 import sys
 import unittest
@@ -63,9 +64,20 @@ class Violations(SiwCase):
         super().setUp()
         self.allow(r'^siw: ')
 
+    def settle(self, siw=(), **rnic):
+        super().settle(siw, **rnic)
+        # What the capture has of tests before
+        self.before = {vm: len(self.all_terminates(vm))
+                       for vm in (self.rnic, self.siw)}
+
     def terminates(self, source):
-        """(layer and type, code) octets of Terminates from that address, as
-        they are on the wire."""
+        """(layer and type, code) octets of Terminates from that address since
+        settle(), as they are on the wire."""
+        return self.all_terminates(source)[self.before[source]:]
+
+    def all_terminates(self, source):
+        if not os.path.exists(self.capture):
+            return []
         text = self.tshark('-Y', 'iwarp_rdma.opcode == 7 and ip.src == '
                            f'{self.pair.addr(source)}', '-x')
         found = []
@@ -87,6 +99,34 @@ class Violations(SiwCase):
         self.assertEqual(self.terminates(self.siw), [])
         self.note('setup', 'siw reads from an unknown STag',
                   'the Read fails at siw, Terminate 0/1/00')
+
+    def test_w07_siw_has_no_right(self):
+        """Everything that it may not do, with Writes and Reads"""
+        self.settle(pcap_max=1 << 20)
+        self.verbs_beside_siw(self.rnic, self.siw, ['access'])
+        # In the order of tests/vm/programs/rnic-verbs/errors.c
+        self.assertEqual(self.terminates(self.rnic), [
+            (0x01, 0x02), (0x01, 0x02), (0x11, 0x00), (0x11, 0x00),
+            (0x11, 0x01), (0x11, 0x01), (0x11, 0x01), (0x01, 0x01),
+            (0x11, 0x02), (0x01, 0x03), (0x01, 0x00), (0x01, 0x01),
+            (0x11, 0x03), (0x01, 0x04), (0x11, 0x00), (0x01, 0x00)])
+        self.assertEqual(self.terminates(self.siw), [])
+        self.note('setup', 'siw writes and reads without a right, beyond a '
+                  'region, in another protection domain, or one that is gone',
+                  'nothing changes; a Terminate that says so')
+
+    def test_w08_rnic_has_no_right(self):
+        """siw's Terminates, of each kind that it sends"""
+        self.settle(p2p='off', pcap_max=1 << 20)
+        before = self.rnic.stats()['term_received']
+        self.verbs_beside_siw(self.siw, self.rnic, ['access'])
+        came = self.terminates(self.siw)
+        self.assertEqual(self.terminates(self.rnic), [])
+        self.assertEqual(len(came), 13, came)
+        self.assertEqual(self.rnic.stats()['term_received'],
+                         before + 13)
+        self.note('setup', 'the rnic does the same at siw',
+                  'siw\'s Terminates are taken as they are')
 
     def test_w08_rnic_reads_what_is_not_there(self):
         """siw's Terminate has its nibbles swapped and no segment length"""

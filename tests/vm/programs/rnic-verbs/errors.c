@@ -13,6 +13,10 @@ struct violation {
     int64_t offset;       /* from the region's start */
     uint32_t len;
     bool other_pd;
+    bool wraps; /* offset: from address 0 */
+    bool gone;  /* deregistered before */
+    /* siw as target does not notice, or worse */
+    bool lost_on_siw;
 };
 
 #define REGION 8192
@@ -21,7 +25,8 @@ static const struct violation violations[] = {
     { "a Write without the right", IBV_WR_RDMA_WRITE,
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, 0, 0, 64, false },
     { "a Read without the right", IBV_WR_RDMA_READ,
-      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0, 0, 64, false },
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0, 0, 64,
+      .lost_on_siw = true },
     { "a Write with another key", IBV_WR_RDMA_WRITE,
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 1, 0, 64, false },
     { "a Write to an unknown STag", IBV_WR_RDMA_WRITE,
@@ -38,7 +43,28 @@ static const struct violation violations[] = {
       REGION - 32, 64, false },
     { "a Write to another PD's region", IBV_WR_RDMA_WRITE,
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0, 0, 64, true },
+    { "a Read of another PD's region", IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_READ,
+      0, 0, 64, true },
+    { "a Read with another key", IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_READ, 1, 0,
+      64, false },
+    { "a Read before the start", IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_READ, 0,
+      -8, 8, false },
+    { "a Write whose end wraps", IBV_WR_RDMA_WRITE,
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0, -32, 64,
+      .wraps = true, .lost_on_siw = true },
+    { "a Read whose end wraps", IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_READ, 0,
+      -32, 64, .wraps = true, .lost_on_siw = true },
+    { "a Write to a region that is gone", IBV_WR_RDMA_WRITE,
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, 0, 0, 64,
+      .gone = true },
+    { "a Read of a region that is gone", IBV_WR_RDMA_READ,
+      IBV_ACCESS_REMOTE_READ, 0, 0, 64, .gone = true },
 };
+
+static bool is_siw(struct test *t)
+{
+    return !strncmp(ibv_get_device_name(t->verbs->device), "siw", 3);
+}
 
 static void violate(struct test *t, struct conn *c, struct buf *b,
                     const struct violation *v)
@@ -49,20 +75,27 @@ static void violate(struct test *t, struct conn *c, struct buf *b,
 
     memset(b->addr, 0x77, b->len);
     post_rdma(t, c, v->opcode, 1, IBV_SEND_SIGNALED, &sge, 1,
-              remote.addr + v->offset, remote.rkey ^ v->stag_change);
+              (v->wraps ? 0 : remote.addr) + v->offset,
+              remote.rkey ^ v->stag_change);
     wc = wait_wc(t, c->send_cq);
     if (v->opcode == IBV_WR_RDMA_READ) {
-        CHECK(t, wc.status == IBV_WC_REM_ACCESS_ERR, "%s completed: %s",
-              v->what, ibv_wc_status_str(wc.status));
+        CHECK(t,
+              wc.status == IBV_WC_REM_ACCESS_ERR ||
+                  (beside_siw && wc.status != IBV_WC_SUCCESS),
+              "%s completed: %s", v->what, ibv_wc_status_str(wc.status));
         CHECK(t, all_octets(b->addr, b->len, 0x77), "%s brought data", v->what);
     } else {
         /* A Write completes when it is handed over, which may be before the
          * peer's Terminate comes */
         CHECK(t,
-              wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_REM_ACCESS_ERR,
+              wc.status == IBV_WC_SUCCESS ||
+                  wc.status == IBV_WC_REM_ACCESS_ERR || beside_siw,
               "%s completed: %s", v->what, ibv_wc_status_str(wc.status));
     }
     conn_expect_event(t, c, RDMA_CM_EVENT_DISCONNECTED);
+    if (is_siw(t)) {
+        return;
+    }
     post_send(t, c, 2, IBV_SEND_SIGNALED, NULL, 0);
     wc = wait_wc(t, c->send_cq);
     CHECK(t, wc.wr_id == 2 && wc.status == IBV_WC_WR_FLUSH_ERR,
@@ -77,6 +110,12 @@ static void test_access(struct test *t)
         const struct violation *v = &violations[i];
         struct conn *c = conn_prepare(t, NULL);
 
+        if (beside_siw && v->lost_on_siw && is_siw(t) != t->client) {
+            conn_complete(t, c);
+            ctl_sync(t);
+            conn_destroy_qp(c);
+            continue;
+        }
         if (t->client) {
             struct buf *b = buf_new(t, 64, IBV_ACCESS_LOCAL_WRITE);
 
@@ -84,6 +123,7 @@ static void test_access(struct test *t)
             violate(t, c, b, v);
         } else {
             struct ibv_pd *own = t->pd, *other = NULL;
+            struct remote remote;
             struct buf *b;
             struct ibv_wc wc;
 
@@ -97,12 +137,27 @@ static void test_access(struct test *t)
             memset(b->addr, 0x33, REGION);
             post_recv(t, c, 1, NULL, 0);
             conn_complete(t, c);
-            ctl_put_buf(t, b);
-            wait_async(t, IBV_EVENT_QP_ACCESS_ERR, c->qp);
+            remote = (struct remote){
+                .addr = (uintptr_t)b->addr,
+                .len = b->len,
+                .rkey = b->mr->rkey,
+            };
+            if (v->gone) {
+                CHECK(t, !ibv_dereg_mr(b->mr), "ibv_dereg_mr");
+                b->mr = NULL;
+            }
+            ctl_put(t, &remote, sizeof(remote));
+            if (!is_siw(t)) {
+                wait_async(t, IBV_EVENT_QP_ACCESS_ERR, c->qp);
+            }
             conn_expect_event(t, c, RDMA_CM_EVENT_DISCONNECTED);
-            wc = wait_wc(t, c->recv_cq);
-            CHECK(t, wc.status == IBV_WC_WR_FLUSH_ERR, "a receive after %s: %s",
-                  v->what, ibv_wc_status_str(wc.status));
+            /* siw that refused a Read flushes only when the QP goes */
+            if (!is_siw(t) || v->opcode != IBV_WR_RDMA_READ) {
+                wc = wait_wc(t, c->recv_cq);
+                CHECK(t, wc.status == IBV_WC_WR_FLUSH_ERR,
+                      "a receive after %s: %s", v->what,
+                      ibv_wc_status_str(wc.status));
+            }
             CHECK(t, all_octets(b->addr, REGION, 0x33), "%s changed memory",
                   v->what);
             if (other) {
