@@ -171,13 +171,27 @@ enum rnic_admin_status rnic_srq_query(struct rnic_device *dev, uint32_t srqn,
     return RNIC_ADMIN_OK;
 }
 
+/* Fewer than the limit are left */
+static void reach_limit(struct rnic_device *dev, struct rnic_srq *srq)
+{
+    srq->limit = 0;
+    post_event(dev, srq, RNIC_EV_SRQ_LIMIT);
+}
+
 bool rnic_srq_take(struct rnic_device *dev, struct rnic_srq *srq, void *wqe,
                    uint32_t *index)
 {
     if (srq->failed) {
         return false;
     }
-    if (srq->pi == srq->ci && (!refresh(dev, srq) || srq->pi == srq->ci)) {
+    if (srq->pi == srq->ci && !refresh(dev, srq)) {
+        return false;
+    }
+    if (srq->pi == srq->ci) {
+        /* Else who armed it when all were taken would wait for ever */
+        if (srq->limit) {
+            reach_limit(dev, srq);
+        }
         return false;
     }
     memset(wqe, 0, RNIC_WQE_STRIDE_MAX);
@@ -191,8 +205,7 @@ bool rnic_srq_take(struct rnic_device *dev, struct rnic_srq *srq, void *wqe,
      * What was taken stays good even if that look fails the SRQ. */
     if (srq->limit && srq->pi - srq->ci < srq->limit && refresh(dev, srq) &&
         srq->pi - srq->ci < srq->limit) {
-        srq->limit = 0;
-        post_event(dev, srq, RNIC_EV_SRQ_LIMIT);
+        reach_limit(dev, srq);
     }
     return true;
 }

@@ -101,6 +101,23 @@ static void test_limit_event_comes_once(void)
     th_guest_free(guest);
 }
 
+/* Armed when there is nothing to take any more: the first who wants one tells */
+static void test_limit_of_an_empty_queue(void)
+{
+    struct th_guest *guest = th_guest_started(NULL);
+    struct th_srq *srq = th_srq_new(guest, 16, 0);
+
+    g_assert_cmpuint(take(srq), ==, 0);
+    g_assert_cmpuint(th_events(guest), ==, 0);
+    set_limit(srq, 3);
+    g_assert_cmpuint(th_events(guest), ==, 0);
+    g_assert_cmpuint(take(srq), ==, 0);
+    th_event_wait(guest, RNIC_EV_SRQ_LIMIT, srq->srqn, NULL);
+    g_assert_cmpuint(take(srq), ==, 0);
+    g_assert_cmpuint(th_events(guest), ==, 0);
+    th_guest_free(guest);
+}
+
 static void test_limit_counts_what_was_posted_meanwhile(void)
 {
     struct th_guest *guest = th_guest_started(NULL);
@@ -181,6 +198,7 @@ int main(int argc, char **argv)
 #define ADD(name) g_test_add_func("/srq/" #name, test_##name)
     ADD(receives_are_taken_in_order_over_many_laps);
     ADD(limit_event_comes_once);
+    ADD(limit_of_an_empty_queue);
     ADD(limit_counts_what_was_posted_meanwhile);
     ADD(producer_too_far_ahead_fails_the_queue_once);
     ADD(producer_that_goes_back_fails_the_queue);
