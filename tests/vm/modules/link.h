@@ -25,6 +25,7 @@ struct link {
 	struct ib_cq *cq;
 	struct completion step;		/* of set-up */
 	struct completion over;		/* established, or failed */
+	struct completion gone;		/* disconnected */
 	int status;			/* of set-up */
 };
 
@@ -44,17 +45,25 @@ static void link_init(struct link *link)
 {
 	init_completion(&link->step);
 	init_completion(&link->over);
+	init_completion(&link->gone);
 }
 
-/* PD, CQ and QP; all sizes are those of @attr. link_close() frees what there is
+static int link_make_pd(struct link *link)
+{
+	link->pd = ib_alloc_pd(link->id->device, 0);
+	return PTR_ERR_OR_ZERO(link->pd);
+}
+
+/* CQ and QP, and a PD if there is none; all sizes are those of @attr. link_close() frees what there is
  * after a failure, too.
  */
 static int link_make_qp(struct link *link, struct ib_qp_init_attr *attr,
 			enum ib_poll_context poll)
 {
-	link->pd = ib_alloc_pd(link->id->device, 0);
-	if (IS_ERR(link->pd))
-		return PTR_ERR(link->pd);
+	int ret = link->pd ? 0 : link_make_pd(link);
+
+	if (ret)
+		return ret;
 	link->cq = ib_alloc_cq_any(link->id->device, link,
 				   2 * (attr->cap.max_send_wr +
 					attr->cap.max_recv_wr), poll);
@@ -67,11 +76,14 @@ static int link_make_qp(struct link *link, struct ib_qp_init_attr *attr,
 	return rdma_create_qp(link->id, link->pd, attr);
 }
 
-/* Before what its requests use is freed; link_close() is for the rest */
-static void link_end_qp(struct link *link)
+/* Before what its requests use is freed; link_close() is for the rest. @drain:
+ * until all of them have completed.
+ */
+static void link_end_qp(struct link *link, bool drain)
 {
 	if (link->id && link->id->qp) {
-		ib_drain_qp(link->id->qp);
+		if (drain)
+			ib_drain_qp(link->id->qp);
 		rdma_destroy_qp(link->id);
 	}
 }
@@ -138,6 +150,9 @@ static int link_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		return link_requested(id);
 	case RDMA_CM_EVENT_ESTABLISHED:
 		link_over(link, 0);
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		complete(&link->gone);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:

@@ -69,7 +69,7 @@ static int open_end(struct link *link)
 
 static void close_end(struct end *end)
 {
-	link_end_qp(&end->link);
+	link_end_qp(&end->link, true);
 	if (end == &server && !IS_ERR_OR_NULL(mr))
 		ib_dereg_mr(mr);
 	if (end->page) {

@@ -188,7 +188,7 @@ static void post_late(struct link *link)
 
 static void close_end(struct end *end)
 {
-	link_end_qp(&end->link);
+	link_end_qp(&end->link, true);
 	if (end->numbers)
 		ib_dma_unmap_single(end->link.id->device, end->dma,
 				    2 * MAX_MESSAGES * MESSAGE_SIZE,

@@ -202,7 +202,7 @@ static int open_end(struct link *link)
 
 static void close_end(struct end *end)
 {
-	link_end_qp(&end->link);
+	link_end_qp(&end->link, true);
 	if (!IS_ERR_OR_NULL(end->mr))
 		ib_dereg_mr(end->mr);
 	if (end->link.id)
