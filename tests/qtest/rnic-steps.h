@@ -21,6 +21,8 @@
 
 #define ASQ_DEPTH 16
 #define VECTORS   5
+/* Rounds in which the fewest descriptors and threads are looked for */
+#define WARM_UP   3
 #define TIMEOUT   (60 * G_TIME_SPAN_SECOND)
 
 typedef struct QRnic {
@@ -180,19 +182,40 @@ static inline int qemu_pid(void)
     return atoi(text);
 }
 
-/* How many entries a folder of QEMU in /proc has */
+/* QEMU's descriptors ("fd"), or its threads ("task") without those of its pool,
+ * which come and go */
 static inline unsigned entries(int pid, const char *what)
 {
     g_autofree char *path = g_strdup_printf("/proc/%d/%s", pid, what);
     GDir *dir = g_dir_open(path, 0, NULL);
     unsigned count = 0;
+    const char *name;
 
     g_assert_nonnull(dir);
-    while (g_dir_read_name(dir)) {
-        count++;
+    while ((name = g_dir_read_name(dir))) {
+        g_autofree char *file = g_strdup_printf("%s/%s/comm", path, name);
+        g_autofree char *comm = NULL;
+
+        if (strcmp(what, "task") ||
+            (g_file_get_contents(file, &comm, NULL, NULL) &&
+             strcmp(comm, "worker\n"))) {
+            count++;
+        }
     }
     g_dir_close(dir);
     return count;
+}
+
+/* A thread that was joined is seen for a moment more, and an object's end may
+ * wait for a grace period */
+static inline void wait_entries(int pid, const char *what, unsigned wanted)
+{
+    gint64 end = g_get_monotonic_time() + TIMEOUT;
+
+    while (entries(pid, what) != wanted && g_get_monotonic_time() < end) {
+        g_usleep(500);
+    }
+    g_assert_cmpuint(entries(pid, what), ==, wanted);
 }
 
 /* KiB of QEMU's heap that are in memory */
