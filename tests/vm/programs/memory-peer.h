@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* For what takes milliseconds unless something is wrong */
-#define WAIT_SECONDS 120
+#define WAIT_SECONDS 90
 
 struct place {
     uint64_t addr;

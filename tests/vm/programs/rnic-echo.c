@@ -33,7 +33,7 @@
 #define REGION   16384
 #define GUARD    4096
 #define CANARY   0xc3
-#define FLUSH_MS 20000
+#define FLUSH_MS 60000
 
 static const char hello[] = "hello from the guest";
 

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-int timeout_ms = 20000;
+int timeout_ms = 60000;
 bool beside_siw;
 
 static uint16_t port = 18515;

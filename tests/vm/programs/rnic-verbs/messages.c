@@ -519,7 +519,7 @@ static bool poll_quietly(struct cq *cq)
     unsigned long spins;
 
     /* No clock: reading it may be a system call */
-    for (spins = 0; spins < 1ul << 27 && !atomic_load(&caught); spins++) {
+    for (spins = 0; spins < 1ul << 30 && !atomic_load(&caught); spins++) {
         int n = ibv_poll_cq(cq->cq, 1, &wc);
 
         if (n) {
