@@ -10,9 +10,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rnicvm import Device, Image, Vm, claim_fabric_id, start_all  # noqa: E402
-from rnicvm.case import full  # noqa: E402
-from rnicvm.perftest import wait_listen  # noqa: E402
+from rnicvm import Device, OwnVmCase, Vm, full  # noqa: E402
 
 # In one of three runs of so many packets the net device went deaf, before the
 # device's fences reached the processors
@@ -21,19 +19,15 @@ FLOODS = 6
 
 
 @unittest.skipUnless(full(), 'only with RNIC_FULL')
-class OneProcessor(unittest.TestCase):
+class OneProcessor(OwnVmCase):
 
     @classmethod
-    def setUpClass(cls):
+    def new_vms(cls):
         built = Device.prepare()
-        fabric = claim_fabric_id()
-        cls.vms = [Vm(name, image=Image.prepare('6.12'), qemu=built.qemu,
-                      load=built.load(), max_cpus=1,
-                      device=f'rnic,id=rnic0,fabric-id={fabric}',
-                      addr=f'10.0.0.{i}/24')
-                   for i, name in enumerate('ab', 1)]
-        cls.addClassCleanup(lambda: [vm.close() for vm in cls.vms])
-        start_all(cls.vms)
+        return [Vm(name, qemu=built.qemu, load=built.load(), max_cpus=1,
+                   device=f'rnic,id=rnic0,fabric-id={cls.fabric()}',
+                   addr=f'10.0.0.{i}/24')
+                for i, name in enumerate('ab', 1)]
 
     def test_packets_go_on(self):
         result = self.vms[0].run(
@@ -43,8 +37,8 @@ class OneProcessor(unittest.TestCase):
         self.assertRegex(result.output, r'\b5 received', result)
 
     def test_completion_events_go_on(self):
-        ear = self.vms[1].spawn('rping -s -a 10.0.0.2 -V -C 20000 -S 64')
-        wait_listen(self.vms[1], '10.0.0.2:7174')
+        ear = self.listen(self.vms[1], 'rping -s -a 10.0.0.2 -V -C 20000 -S 64',
+                          '10.0.0.2:7174')
         result = self.vms[0].run('rping -c -a 10.0.0.2 -v -V -C 20000 -S 64 | '
                                  'tail -n 1', 1800)
         self.assertIn('ping data: rdma-ping-19999: ', result.output)

@@ -4,6 +4,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -159,6 +160,39 @@ class OldGuest(Guest):
     """The same on the older kernel."""
 
     kernel = '6.1'
+
+
+# Two tests under the runner, the first of which waits for ever
+HANGING = '''
+import runpy, signal, sys, threading, unittest
+runner = runpy.run_path(sys.argv[1], run_name='runner')
+
+class Two(unittest.TestCase):
+    def test_hangs(self):
+        threading.Event().wait()
+    def test_is_next(self):
+        pass
+
+signal.signal(signal.SIGALRM, runner['too_long'])
+suite = unittest.defaultTestLoader.loadTestsFromTestCase(Two)
+suite.run(runner['Lines'](limit=2))
+'''
+
+
+class Runner(unittest.TestCase):
+    """tests/vm/run itself."""
+
+    def test_one_that_hangs_is_ended_and_the_next_runs(self):
+        done = subprocess.run(
+            [sys.executable, '-B', '-c', HANGING,
+             str(Path(__file__).resolve().parent / 'run')],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            timeout=120, check=False)
+        self.assertEqual([line.split(' ', 1)[0] for line in
+                          done.stdout.splitlines()], ['not', 'ok'], done)
+        self.assertIn('the test takes too long', done.stdout)
+        # Where it hung
+        self.assertIn('in test_hangs', done.stderr)
 
 
 class Lifetime(unittest.TestCase):
