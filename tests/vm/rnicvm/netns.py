@@ -2,7 +2,9 @@
 """Network namespaces of the host, for VMs and for what talks with them."""
 
 import functools
+import glob
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -18,11 +20,21 @@ def _ip(*arguments):
         raise VmError(f'ip {" ".join(arguments)}: {done.stdout.strip()}')
 
 
+def _remove_stale():
+    """What processes left that were killed."""
+    for path in glob.glob('/run/netns/rnic-*'):
+        match = re.fullmatch(r'rnic-(\d+)-[0-9a-f]{6}', os.path.basename(path))
+        if match and not os.path.exists(f'/proc/{match[1]}'):
+            subprocess.run(['ip', 'netns', 'del', match[0]],
+                           stderr=subprocess.DEVNULL, timeout=60, check=False)
+
+
 class Namespace:
     """A network namespace of this process, with lo up. `lines` are further
     commands of ip in it."""
 
     def __init__(self, *lines):
+        _remove_stale()
         self.name = f'rnic-{os.getpid()}-{secrets.token_hex(3)}'
         self.wrapper = ['ip', 'netns', 'exec', self.name]
         _ip('netns', 'add', self.name)
