@@ -40,7 +40,10 @@ DEVICE_LINES = (r'^rnic \S+: rnic\d+: iWARP adapter, ',
 
 # What it says of any guest whose host is busy
 LOAD_LINES = (r'^hrtimer: interrupt took \d+ ns',
-              r'^clocksource: ', r'^TSC found unstable')
+              r'^clocksource: ', r'^TSC found unstable',
+              r'^workqueue: \S+( \[\S+\])? hogged CPU for >\d+us',
+              r'^perf: interrupt took too long', r'^sched: RT throttling ',
+              r'^INFO: NMI handler ')
 
 # and of any device that a virtual IOMMU translates for
 IOMMU_LINES = (r'^rnic \S+: Adding to iommu group \d+$',
