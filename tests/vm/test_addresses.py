@@ -152,6 +152,7 @@ class AddressLife:
         promote = '/proc/sys/net/ipv4/conf/all/promote_secondaries'
         self.a.run(f'echo 1 >{promote} && {both.replace("ACT", "add")} && '
                    f'{both.replace("ACT", "del")}; echo 0 >{promote}', 60, True)
+        self.pair.wait_addr(self.a, '10.0.9.2', False)
         self.ip(self.b, 'addr add 10.0.9.2/24 dev DEV')
         self.addCleanup(self.ip, self.b, 'addr del 10.0.9.2/24 dev DEV')
         self.rping(self.b, self.b, '10.0.9.2', count=2)
@@ -159,7 +160,8 @@ class AddressLife:
     def test_address_with_two_prefix_lengths_stays_with_either(self):
         self.ip(self.a, 'addr add 10.0.9.1/24 dev DEV')
         self.ip(self.a, 'addr add 10.0.9.1/32 dev DEV')
-        self.ip(self.a, 'addr del 10.0.9.1/24 dev DEV')
+        # It stays: nothing to wait for, but what rping waits for
+        self.ip(self.a, 'addr del 10.0.9.1/24 dev DEV', wait=False)
         self.rping(self.a, self.a, '10.0.9.1', count=2)
         self.ip(self.a, 'addr del 10.0.9.1/32 dev DEV')
 
