@@ -93,9 +93,11 @@ class Filtered(PairCase):
     def wait_sockets(self, vm, most, timeout=60):
         """Wait until it has no more than that; those of others may go, too."""
         end = time.monotonic() + timeout
-        while any(n > m for n, m in zip(now := self.sockets(vm), most)):
+        now = self.sockets(vm)
+        while any(n > m for n, m in zip(now, most)):
             self.assertLess(time.monotonic(), end, f'{now}, and not {most}')
             time.sleep(0.2)
+            now = self.sockets(vm)
 
     def netdev(self, vm):
         return vm.run('cd /sys/bus/pci/drivers/rnic/*/net && echo *', 60,
