@@ -50,7 +50,7 @@ class Fences(unittest.TestCase):
         done = subprocess.run(
             [built.qemu, '-nodefaults', '-no-user-config', '-display', 'none',
              '-machine', 'q35', *arguments, '-plugin', built.plugin,
-             '-device', f'rnic,fabric-id={claim_fabric_id()}', '-trace',
+             '-device', f'rnic,fabric-id={own_fabric(self)}', '-trace',
              'rnic_fence', '-S', '-monitor', 'stdio'],
             input='quit\n', stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, timeout=120, check=False)
