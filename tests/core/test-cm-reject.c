@@ -202,6 +202,8 @@ static void flood_among_others(unsigned silent, unsigned max_connections)
 
     th_options_init(&options);
     options.config.max_connections = max_connections;
+    /* None of the silent ones shall be overdue before the end */
+    options.config.mpa_timeout_ms = 600000;
     start(&r, 4, &options);
     for (unsigned i = 0; i < silent; i++) {
         others[i] = raw_connect(r.guest, B, A, r.port);
