@@ -248,6 +248,9 @@ void rnic_device_fatal(struct rnic_device *dev, enum rnic_dev_error error)
 
 void rnic_device_quiesce(rnic_device *dev)
 {
+    if (dev->quiesced) {
+        return;
+    }
     rnic_cm_quiesce(dev);
     rnic_timers_stop(dev);
     dev->quiesced = true;
@@ -256,6 +259,9 @@ void rnic_device_quiesce(rnic_device *dev)
 
 void rnic_device_resume(rnic_device *dev)
 {
+    if (!dev->quiesced) {
+        return;
+    }
     dev->quiesced = false;
     rnic_timers_go_on(dev);
     rnic_trace(dev, device, "resumed");

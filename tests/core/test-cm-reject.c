@@ -261,6 +261,34 @@ static void test_what_the_peer_sends_is_dropped(void)
     th_guest_free(r.guest);
 }
 
+/* The device itself rejects what it has no form for; no guest hears of it */
+static void test_peer_to_peer_without_a_form(void)
+{
+    struct th_options options;
+    struct raw_frame reply;
+    struct rejecter r;
+    uint8_t block[4];
+    int peer;
+
+    th_options_init(&options);
+    options.config.p2p = false;
+    options.config.rtr = 0;
+    start(&r, 1, &options);
+    peer = raw_connect(r.guest, B, A, r.port);
+    raw_block(block, RAW_A | 1, RAW_CW | 1);
+    raw_send_frame(peer, false, RAW_S, 2, block, 4);
+    raw_recv_frame(peer, true, &reply);
+    g_assert_cmphex(reply.flags, ==, RAW_R | RAW_S);
+    g_assert_cmpuint(r.cm->half_open.length, ==, 0);
+    shutdown(peer, SHUT_WR);
+    g_assert_false(raw_closed(peer, NULL));
+    close(peer);
+    th_wait(!r.cm->conns.length && !r.guest->dev->draining.length);
+    g_assert_cmpuint(th_events(r.guest), ==, 0);
+    close(rejected_peer(&r, NULL));
+    th_guest_free(r.guest);
+}
+
 /* ---- What ends it early ---- */
 
 static void test_server_that_leaves_takes_nothing_back(void)
@@ -363,6 +391,7 @@ int main(int argc, char **argv)
     ADD("flood-silent", test_flood_among_silent_ones);
     ADD("flood-cap", test_flood_uses_up_no_connections);
     ADD("data", test_what_the_peer_sends_is_dropped);
+    ADD("no-form", test_peer_to_peer_without_a_form);
     ADD("unlisten", test_server_that_leaves_takes_nothing_back);
     g_test_add_data_func("/cm-reject/address", remove_address, test_end_of);
     g_test_add_data_func("/cm-reject/link", link_down, test_end_of);

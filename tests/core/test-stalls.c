@@ -295,11 +295,15 @@ static void test_time_stands_still(void)
     connect_peers(&s);
     timer = &only_connection(&s)->timer;
     deadline = timer->deadline_ns;
+    /* It was not stopped */
+    rnic_device_resume(s.dev);
+    g_assert_cmpuint(timer->deadline_ns, ==, deadline);
     before = rnic_now_ns();
     rnic_device_quiesce(s.dev);
     stopped = rnic_now_ns();
     g_usleep(400000);
     stopped = rnic_now_ns() - stopped;
+    rnic_device_resume(s.dev);
     rnic_device_resume(s.dev);
     after = rnic_now_ns();
     shift = timer->deadline_ns - deadline;
