@@ -33,7 +33,8 @@ keep_drop() {
     { exec {fd}<"$1"; } 2>/dev/null || return 0
     # Under another name first: nobody is to find half of it
     if flock -n -x "$fd" && mv -T "$1" "$1.dropped" 2>/dev/null; then
-        rm -rf "$1.dropped"
+        rm -rf "$1.dropped" ||
+            echo "cannot remove all of $1.dropped: do it by hand" >&2
     fi
     exec {fd}>&-
 }

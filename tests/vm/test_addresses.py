@@ -150,8 +150,9 @@ class AddressLife:
         both = ' && '.join(f'ip addr ACT 10.0.9.{i}/24 dev $RNIC_NETDEV'
                            for i in (1, 2))
         promote = '/proc/sys/net/ipv4/conf/all/promote_secondaries'
+        self.addCleanup(self.a.run, f'echo 0 >{promote}')
         self.a.run(f'echo 1 >{promote} && {both.replace("ACT", "add")} && '
-                   f'{both.replace("ACT", "del")}; echo 0 >{promote}', 60, True)
+                   f'{both.replace("ACT", "del")}', 60, True)
         self.pair.wait_addr(self.a, '10.0.9.2', False)
         self.ip(self.b, 'addr add 10.0.9.2/24 dev DEV')
         self.addCleanup(self.ip, self.b, 'addr del 10.0.9.2/24 dev DEV')

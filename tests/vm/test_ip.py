@@ -190,9 +190,9 @@ class Basics:
         delay(1000)
         out = self.a.run('ip link set $RNIC_NETDEV mtu 1400 & change=$!; '
                          'sleep 0.5; ping -c 1 -W 20 10.0.0.2 & '
-                         'wait $change; tc -s qdisc show dev $RNIC_NETDEV; '
-                         'wait', 60).output
-        self.assertRegex(out, r'\bbacklog 0b 0p')
+                         'wait $change; until tc -s qdisc show dev '
+                         '$RNIC_NETDEV | grep -q "backlog 0b 0p"; do '
+                         'sleep 0.1; done; wait', 60).output
         self.assertRegex(out, r'\b0% packet loss')
 
     def test_false_source_is_not_sent(self):

@@ -12,8 +12,9 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rnicvm import Device, Vm, claim_fabric_id  # noqa: E402
+from rnicvm import Device, Vm, VmError, claim_fabric_id  # noqa: E402
 from rnicvm.fabric import release_fabric_id  # noqa: E402
+from rnicvm.vm import broken_by_tcg  # noqa: E402
 
 
 def own_fabric(case):
@@ -72,7 +73,15 @@ class Fences(unittest.TestCase):
 class Ways(unittest.TestCase):
     """A whole VM, each with another place for the device."""
 
-    def check(self, way, device, machine='q35', **more):
+    def check(self, *args, **more):
+        try:
+            self.once(*args, **more)
+        except VmError as e:
+            if not broken_by_tcg(e):
+                raise
+            self.once(*args, **more)
+
+    def once(self, way, device, machine='q35', **more):
         built = Device.prepare()
         fabric = own_fabric(self)
         with Vm(f'load-{way}', qemu=built.qemu, load=built.load(way),
@@ -111,10 +120,10 @@ class TwoDevices(unittest.TestCase):
                    'done', 60, True)
             macs = vm.run('cat /sys/class/net/e*/address', 30, True).output
             self.assertEqual(len(set(macs.split())), 2)
-            result = vm.run('rnic-verbs self 10.0.5.1 send-recv write read; '
-                            'rnic-verbs self 10.0.0.1 send-recv write read',
-                            120)
-            self.assertEqual(result.output.count('not ok'), 0, result.output)
+            result = vm.run(
+                'rnic-verbs self 10.0.5.1 send-recv write read && '
+                'rnic-verbs self 10.0.0.1 send-recv write read', 120)
+            self.assertEqual(result.rc, 0, result.output)
             self.assertEqual([k.text for k in vm.kmsg_problems()], [])
 
 

@@ -40,7 +40,8 @@ for pid in $(pidof rping ib_write_bw ib_read_bw ib_send_bw rnic-verbs rmmod \\
 
 def collect(vm, why):
     """Files in a folder `failed-N` of the VM's run folder."""
-    if vm.evidence >= TIMES or vm.process is None:
+    if vm.evidence >= TIMES or vm.process is None or \
+            not os.path.isdir(vm.run_dir):  # closed, without a failure
         return
     vm.evidence += 1
     folder = Path(vm.run_dir, f'failed-{vm.evidence}')
@@ -54,8 +55,11 @@ def collect(vm, why):
             _guest(vm, folder)
     except Exception:   # pylint: disable=broad-exception-caught
         # The first error is the one that counts
-        (folder / 'incomplete').write_text(traceback.format_exc(),
-                                           encoding='utf-8')
+        try:
+            (folder / 'incomplete').write_text(traceback.format_exc(),
+                                               encoding='utf-8')
+        except OSError:
+            traceback.print_exc()
 
 
 def _process(vm, folder):

@@ -226,7 +226,7 @@ class SiwCase(PairCase):
 
     def settle(self, siw=(), **rnic):
         """Which properties and which parameters the test wants."""
-        wanted = {**rnic, 'pcap': '{run}/rnic.pcap', 'pcap_max': self.pcap_max}
+        wanted = {'pcap': '{run}/rnic.pcap', 'pcap_max': self.pcap_max, **rnic}
         if self.pair.properties[self.rnic] != wanted:
             self.judge()
         self.pair.ensure(self.rnic, **wanted)

@@ -42,7 +42,8 @@ DEVICE_LINES = (r'^rnic \S+: rnic\d+: iWARP adapter, ',
 LOAD_LINES = (r'^hrtimer: interrupt took \d+ ns',
               r'^clocksource: ', r'^TSC found unstable',
               r'^workqueue: \S+( \[\S+\])? hogged CPU for >\d+us',
-              r'^perf: interrupt took too long', r'^sched: RT throttling ',
+              r'^perf: interrupt took too long',
+              r'^sched: (RT throttling|DL replenish) ',
               r'^INFO: NMI handler ')
 
 # and of any device that a virtual IOMMU translates for
