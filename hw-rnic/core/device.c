@@ -264,6 +264,7 @@ void rnic_device_resume(rnic_device *dev)
     }
     dev->quiesced = false;
     rnic_timers_go_on(dev);
+    rnic_netq_resumed(dev);
     rnic_trace(dev, device, "resumed");
     rnic_loop_poke(dev);
 }

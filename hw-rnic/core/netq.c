@@ -118,6 +118,14 @@ void rnic_netq_reset(struct rnic_device *dev)
     g_free(netq);
 }
 
+void rnic_netq_resumed(struct rnic_device *dev)
+{
+    if (dev->netq) {
+        dev->netq->wait_since_ns = 0;
+        dev->netq->starved_since_ns = 0;
+    }
+}
+
 enum rnic_admin_status rnic_netq_destroy(struct rnic_device *dev)
 {
     if (!dev->netq) {

@@ -59,6 +59,8 @@ enum rnic_admin_status rnic_netq_create(struct rnic_device *dev,
 enum rnic_admin_status rnic_netq_destroy(struct rnic_device *dev);
 /* Without a trace in guest memory */
 void rnic_netq_reset(struct rnic_device *dev);
+/* The machine stood still: nobody was waited for meanwhile */
+void rnic_netq_resumed(struct rnic_device *dev);
 /* An address was added, or is about to be removed */
 void rnic_netq_addr_added(struct rnic_device *dev, struct rnic_addr *addr);
 void rnic_netq_addr_removed(struct rnic_device *dev, struct rnic_addr *addr);
