@@ -474,8 +474,8 @@ static inline int rnic_filter_request(struct rnic_dev *rdev,
 
 /* rnic_netdev.c */
 /*
- * The device knows the addresses that the net device has now, and no others.
- * Sleeps while it is told; may be called under RTNL.
+ * The device has been told of the addresses that the net device has now, and of
+ * those that are gone. Sleeps while it is told; may be called under RTNL.
  */
 void rnic_addrs_flush(struct rnic_dev *rdev);
 int rnic_netdev_register(struct rnic_dev *rdev);

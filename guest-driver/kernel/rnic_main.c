@@ -301,6 +301,10 @@ static int map_device(struct rnic_dev *rdev)
 	ret = pci_enable_device_mem(pdev);
 	if (ret)
 		return ret;
+	/* The kernel before this one may have left it at work: no access to
+	 * memory until it was reset
+	 */
+	pci_clear_master(pdev);
 	ret = pci_request_mem_regions(pdev, KBUILD_MODNAME);
 	if (ret)
 		goto err_disable;
@@ -462,6 +466,8 @@ static int register_ibdev(struct rnic_dev *rdev)
 	strscpy(ibdev->node_desc, "rnic", sizeof(ibdev->node_desc));
 	addrconf_addr_eui48((u8 *)&ibdev->node_guid, rdev->ndev->dev_addr);
 	ib_set_device_ops(ibdev, &rnic_dev_ops);
+	/* Of a device that died: rnic_req_notify_cq() */
+	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_REQ_NOTIFY_CQ);
 
 	ret = ib_device_set_netdev(ibdev, rdev->ndev, 1);
 	if (ret)
@@ -515,7 +521,6 @@ static int rnic_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	ret = rnic_reset(rdev);
 	if (ret)
 		goto err_unmap;
-	/* Not before: the kernel before this one may have left it at work */
 	pci_set_master(pdev);
 	ret = read_limits(rdev);
 	if (ret)

@@ -106,7 +106,7 @@ void rnic_dma_unmap(void *opaque, void *ptr, uint64_t len,
 
 /* fence.c. BQL; the accelerator and the machine exist */
 void rnic_fence_init(RnicState *s);
-/* Engine thread; see rnic_host_ops */
+/* The engine; see rnic_host_ops */
 void rnic_fence(void *opaque);
 
 /* engine.c; BQL. All return after the engine has done it. */

@@ -68,8 +68,9 @@ class Removal(PairCase):
 class Posted(PairCase):
     """What was posted to a device that is not there any more is flushed."""
 
-    def lose(self, lose):
-        """`lose` takes a's device away while Writes to b cannot go on."""
+    def lose(self, lose, then):
+        """`lose` takes a's device away while Writes to b cannot go on. `then`:
+        what becomes of who sleeps once more."""
         server = self.spawn(self.b, f'rnic-gone server {self.pair.addr(self.b)}')
         server.wait_output('listening')
         client = self.spawn(self.a, f'rnic-gone client {self.pair.addr(self.b)}',
@@ -91,16 +92,17 @@ class Posted(PairCase):
         self.assertGreater(int(flushed[1]), 0)
         self.assertRegex(result.output, 'then: receive Invalid argument, write '
                          'Invalid argument')
+        self.assertIn(f'once more: {then}', result.output)
         server.kill(9)
         server.wait()
 
     def test_unplugged(self):
-        self.lose(lambda: self.pair.unplug(self.a))
+        self.lose(lambda: self.pair.unplug(self.a), 'gone')
         self.pair.plug(self.a)
         self.assert_works()
 
     def test_driver_unloaded(self):
-        self.lose(lambda: self.a.run('rmmod rnic', 90, True))
+        self.lose(lambda: self.a.run('rmmod rnic', 90, True), 'gone')
         self.pair.reload(self.a)
         self.assert_works()
 
@@ -114,7 +116,7 @@ class Posted(PairCase):
             self.a.run('rdma statistic show link rnic0/1', 60)
             self.wait_kernel(self.a, r'^rnic \S+: command \d+ got no answer')
 
-        self.lose(fail)
+        self.lose(fail, 'woken')
         self.a.qmp('qom-set', path='/machine/peripheral/rnic0',
                    property='fault-admin-delay', value=0)
         self.a.run('rmmod rnic', 90, True)

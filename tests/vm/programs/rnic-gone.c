@@ -6,10 +6,13 @@
  * server's machine stands still. After a line on its standard input it polls,
  * until each request has completed once.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <time.h>
 #include <unistd.h>
+#include <rdma/ib_user_verbs.h>
 
 #define PROGRAM "rnic-gone"
 #define PORT    "7473"
@@ -77,6 +80,40 @@ static unsigned poll_all(struct ibv_cq *cq, unsigned count)
     return flushed;
 }
 
+/*
+ * What the provider does when it finds after posting that the device died
+ * meanwhile: whoever sleeps is woken once more. False: the device was taken
+ * out, and its channel is at its end.
+ */
+static bool wakes_again(void)
+{
+    struct {
+        struct ib_uverbs_cmd_hdr header;
+        struct ib_uverbs_req_notify_cq notify;
+    } wake = {
+        .header = { .command = IB_USER_VERBS_CMD_REQ_NOTIFY_CQ,
+                    .in_words = sizeof(wake) / 4 },
+        .notify.cq_handle = recv_cq->handle,
+    };
+    struct pollfd waiting = { .fd = channel->fd, .events = POLLIN };
+    struct ibv_cq *cq;
+    void *context;
+
+    CHECK(fcntl(channel->fd, F_SETFL, O_NONBLOCK) == 0);
+    while (ibv_get_cq_event(channel, &cq, &context) == 0) {
+        ibv_ack_cq_events(cq, 1);
+    }
+    if (errno != EAGAIN) {
+        return false;
+    }
+    CHECK(poll(&waiting, 1, 0) == 0);
+    CHECK(write(id->verbs->cmd_fd, &wake, sizeof(wake)) == sizeof(wake));
+    CHECK(poll(&waiting, 1, WAIT_SECONDS * 1000) == 1);
+    CHECK(ibv_get_cq_event(channel, &cq, &context) == 0 && cq == recv_cq);
+    ibv_ack_cq_events(cq, 1);
+    return true;
+}
+
 static void client(const char *address)
 {
     struct pollfd waiting = { .events = POLLIN };
@@ -104,6 +141,7 @@ static void client(const char *address)
            writes, WRITES);
     printf("then: receive %s, write %s\n", strerror(post_receive(0)),
            strerror(post_write(0)));
+    printf("once more: %s\n", wakes_again() ? "woken" : "gone");
 }
 
 int main(int argc, char **argv)
