@@ -10,7 +10,6 @@
 #include <unistd.h>
 #include "harness-netq.h"
 #include "net/claim.h"
-#include "netq.h"
 
 #define A  "10.0.0.1"
 #define B  "10.0.0.2"
@@ -833,76 +832,6 @@ static void test_ringing_without_a_queue_is_a_guest_error(void)
     th_guest_free(guest);
 }
 
-/* ---- The machine is stopped ---- */
-
-#define LONG_NS (10 * RNIC_NETQ_PATIENCE_NS)
-
-static void stand_still(struct th_guest *guest)
-{
-    struct rnic_netq *netq = guest->dev->netq;
-
-    rnic_device_quiesce(guest->dev);
-    if (netq->starved_since_ns) {
-        netq->starved_since_ns -= LONG_NS;
-    }
-    if (netq->wait_since_ns) {
-        netq->wait_since_ns -= LONG_NS;
-    }
-    rnic_device_resume(guest->dev);
-}
-
-static void test_packet_waits_for_a_buffer_of_a_stopped_machine(void)
-{
-    struct th_guest *guest = th_guest_started(NULL);
-    struct th_guest *peer = th_guest_started(NULL);
-    struct th_netq from = th_netq_new(guest, 4, 4);
-    struct th_netq to = th_netq_new(peer, 4, 4);
-    uint64_t resumed;
-
-    th_addr_add(guest, A);
-    th_addr_add(peer, B);
-    th_netq_send_packet(&from, A, B, 100, 1);
-    th_wait(peer->dev->netq->starved_since_ns);
-    stand_still(peer);
-    resumed = rnic_now_ns();
-    /* It begins to wait once more */
-    th_wait(peer->dev->netq->starved_since_ns >= resumed);
-    th_netq_fill(&to, 2048);
-    th_netq_expect(&to, A, B, 100, 1);
-    th_guest_free(guest);
-    th_guest_free(peer);
-}
-
-static void test_packet_waits_for_its_receiver_in_a_stopped_machine(void)
-{
-    struct th_guest *guest = th_guest_started(NULL);
-    struct th_guest *peer = th_guest_started(NULL);
-    struct th_netq from = th_netq_new(guest, 1024, 4);
-    struct th_netq to = th_netq_new(peer, 4, 1024);
-    uint64_t dropped;
-    unsigned sent = 0, i;
-
-    th_addr_add(guest, A);
-    th_addr_add(peer, B);
-    /* Nobody reads: the host's queue gets full */
-    rnic_device_quiesce(peer->dev);
-    do {
-        g_assert_cmpuint(sent, <, 1024);
-        th_netq_send_packet(&from, A, B, 100, sent++);
-        th_wait(th_netq_sent(&from) || guest->dev->netq->wait_since_ns);
-    } while (!guest->dev->netq->wait_since_ns);
-    dropped = th_stat(guest, RNIC_STAT_net_tx_full);
-    stand_still(guest);
-    rnic_device_resume(peer->dev);
-    th_netq_fill(&to, 2048);
-    for (i = 0; i < sent; i++) {
-        th_netq_expect(&to, A, B, 100, i);
-    }
-    g_assert_cmpuint(th_stat(guest, RNIC_STAT_net_tx_full), ==, dropped);
-    th_guest_free(guest);
-    th_guest_free(peer);
-}
-
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -937,7 +866,5 @@ int main(int argc, char **argv)
     ADD(commands_refuse_what_makes_no_sense);
     ADD(only_a_loopback_fabric_has_one);
     ADD(ringing_without_a_queue_is_a_guest_error);
-    ADD(packet_waits_for_a_buffer_of_a_stopped_machine);
-    ADD(packet_waits_for_its_receiver_in_a_stopped_machine);
     return g_test_run();
 }

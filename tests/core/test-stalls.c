@@ -11,7 +11,9 @@
 #include <unistd.h>
 #include "cm-private.h"
 #include "cm-steps.h"
+#include "harness-netq.h"
 #include "iwarp-peer.h"
+#include "netq.h"
 #include "raw-peer.h"
 #include "tx.h"
 
@@ -315,6 +317,91 @@ static void test_time_stands_still(void)
     end(&s);
 }
 
+/* A packet that waits in the net queue of a machine that is stopped then, for
+ * far longer than it would wait */
+
+#define LONG_NS (10 * RNIC_NETQ_PATIENCE_NS)
+
+static void stand_still(struct th_guest *guest)
+{
+    struct rnic_netq *netq = guest->dev->netq;
+
+    rnic_device_quiesce(guest->dev);
+    if (netq->starved_since_ns) {
+        netq->starved_since_ns -= LONG_NS;
+    }
+    if (netq->wait_since_ns) {
+        netq->wait_since_ns -= LONG_NS;
+    }
+    rnic_device_resume(guest->dev);
+}
+
+struct packets {
+    struct th_guest *guest, *peer;
+    struct th_netq from, to;
+    unsigned sent;
+};
+
+static void packets_new(struct packets *p, unsigned tx_depth, unsigned rx_depth)
+{
+    p->guest = th_guest_started(NULL);
+    p->peer = th_guest_started(NULL);
+    p->from = th_netq_new(p->guest, tx_depth, 4);
+    p->to = th_netq_new(p->peer, 4, rx_depth);
+    p->sent = 0;
+    th_addr_add(p->guest, A);
+    th_addr_add(p->peer, B);
+}
+
+static void packets_arrive(struct packets *p)
+{
+    unsigned i;
+
+    th_netq_fill(&p->to, 2048);
+    for (i = 0; i < p->sent; i++) {
+        th_netq_expect(&p->to, A, B, 100, i);
+    }
+    g_assert_cmpuint(th_stat(p->guest, RNIC_STAT_net_tx_full), ==, 0);
+    th_guest_free(p->guest);
+    th_guest_free(p->peer);
+}
+
+static void test_packet_without_a_buffer(void)
+{
+    struct rnic_netq *netq;
+    struct packets p;
+    uint64_t resumed;
+
+    packets_new(&p, 4, 4);
+    netq = p.peer->dev->netq;
+    th_netq_send_packet(&p.from, A, B, 100, p.sent++);
+    th_wait(netq->starved_since_ns);
+    stand_still(p.peer);
+    resumed = rnic_now_ns();
+    /* It begins to wait once more */
+    th_wait(netq->starved_since_ns >= resumed);
+    packets_arrive(&p);
+}
+
+static void test_packet_without_room_at_its_receiver(void)
+{
+    struct rnic_netq *netq;
+    struct packets p;
+
+    packets_new(&p, 1024, 1024);
+    netq = p.guest->dev->netq;
+    /* Nobody reads: the host's queue gets full */
+    rnic_device_quiesce(p.peer->dev);
+    do {
+        g_assert_cmpuint(p.sent, <, 1024);
+        th_netq_send_packet(&p.from, A, B, 100, p.sent++);
+        th_wait(th_netq_sent(&p.from) || netq->wait_since_ns);
+    } while (!netq->wait_since_ns);
+    stand_still(p.guest);
+    rnic_device_resume(p.peer->dev);
+    packets_arrive(&p);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -339,6 +426,9 @@ int main(int argc, char **argv)
                     test_request_behind_a_full_backlog);
     g_test_add_func("/stalls/tcp", test_tcp_connection);
     g_test_add_func("/stalls/terminate", test_terminate);
-    g_test_add_func("/stalls/stopped", test_time_stands_still);
+    g_test_add_func("/stalls/stopped/timers", test_time_stands_still);
+    g_test_add_func("/stalls/stopped/no-buffer", test_packet_without_a_buffer);
+    g_test_add_func("/stalls/stopped/no-room",
+                    test_packet_without_room_at_its_receiver);
     return g_test_run();
 }
