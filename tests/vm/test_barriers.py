@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Guests whose barriers TCG leaves out, because they can have no second
-processor: no notification may be lost. Each lost one would be the last."""
+"""Guests whose barriers TCG leaves out, because they have one processor: no
+notification may be lost. Each lost one would be the last."""
 
 import sys
 import unittest

@@ -13,7 +13,7 @@ import time
 import weakref
 from typing import NamedTuple
 
-from .accel import TCG, accel_arguments, kernel_arguments
+from .accel import accel_arguments, kernel_arguments
 from .agent import Agent
 from .errors import VmError
 from .evidence import bound_trace, collect
@@ -89,12 +89,9 @@ class Vm:
     addr         address with prefix length for the rnic's net device, or a
                  list of several, IPv4 and IPv6
     params       module parameters of rnic, a dict
-    cpus, max_cpus
-                 processors it has, and could have. Under TCG by default at
-                 least 2: of a guest that can have only one TCG leaves barriers
-                 out, and then now and then a device hears nothing from it.
-                 The rnic has a cure; QEMU's virtio-serial, which carries the
-                 agent, has none
+    cpus         processors. Under TCG one makes a guest whose barriers QEMU
+                 leaves out (hw-rnic/qemu/fence.c), and more than one now and
+                 then a guest that QEMU breaks: see broken_by_tcg()
     driver       False: leave rnic.ko unloaded; None: also use an image without
                  it, so that nothing of this project is built
     append       more kernel parameters, a list
@@ -117,8 +114,7 @@ class Vm:
 
     def __init__(self, name='vm', *, kernel='6.12', kernel_build=None,
                  image=None, device=(), load=None, addr=(), params=None,
-                 driver=True, append=(), memory='512M', cpus=1, max_cpus=None,
-                 machine='q35',
+                 driver=True, append=(), memory='512M', cpus=1, machine='q35',
                  qemu='qemu-system-x86_64', qemu_args=(), wrapper=(),
                  trace=TRACED, iommu=None, console='file', run_root=None,
                  keep=False):
@@ -151,7 +147,7 @@ class Vm:
         self.argv = self._arguments(
             # QEMU's IOMMUs are to come before what they translate for
             [*iommu_devices, *devices], load, addr, params or {}, driver,
-            [*iommu_kernel, *append], memory, (cpus, max_cpus), machine, qemu,
+            [*iommu_kernel, *append], memory, cpus, machine, qemu,
             qemu_args, wrapper)
 
     def _new_run_dir(self, root):
@@ -175,9 +171,6 @@ class Vm:
     def _arguments(self, devices, load, addr, params, driver, append, memory,
                    cpus, machine, qemu, qemu_args, wrapper):
         accel = accel_arguments(self.image, qemu)
-        count, most = cpus
-        if not most:
-            most = max(count, 2) if accel is TCG else count
         kernel = ['console=ttyS0', 'quiet', 'loglevel=5', 'panic=-1',
                   'log_buf_len=1M', *kernel_arguments(accel),
                   f'vm.hostname={self.name}']
@@ -199,7 +192,7 @@ class Vm:
             argv += ['env', f'LD_PRELOAD={load[1]}']
         argv += [qemu, '-name', f'{self.name},debug-threads=on', *accel,
                 '-machine', machine, '-m', str(memory),
-                '-smp', f'{count},maxcpus={most}',
+                '-smp', str(cpus),
                 '-nodefaults', '-no-user-config', '-display', 'none',
                 '-no-reboot', '-kernel', self.image.vmlinux,
                 '-initrd', self.image.initrd, '-append', ' '.join(kernel)]
