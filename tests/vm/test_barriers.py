@@ -24,7 +24,7 @@ class OneProcessor(OwnVmCase):
     @classmethod
     def new_vms(cls):
         built = Device.prepare()
-        return [Vm(name, qemu=built.qemu, load=built.load(), max_cpus=1,
+        return [Vm(name, qemu=built.qemu, load=built.load(),
                    device=f'rnic,id=rnic0,fabric-id={cls.fabric()}',
                    addr=f'10.0.0.{i}/24')
                 for i, name in enumerate('ab', 1)]
