@@ -3,6 +3,7 @@
 """The harness itself, with guests that have no rnic."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -178,8 +179,54 @@ suite.run(runner['Lines'](limit=5))
 '''
 
 
+# One whose guest QEMU breaks, or does not, and that fails once or for ever
+BROKEN = '''
+import runpy, sys, unittest
+runner = runpy.run_path(sys.argv[1], run_name='runner')
+said, failures = sys.argv[2], int(sys.argv[3])
+
+class FakeVm:
+    def console(self):
+        return said
+    def collect(self, why):
+        pass
+
+class One(unittest.TestCase):
+    vms = [FakeVm()]
+    runs = 0
+    def test_fails_at_first(self):
+        One.runs += 1
+        with self.subTest(part=1):
+            self.assertGreater(One.runs, failures)
+        self.assertGreater(One.runs, failures)
+
+loader = unittest.TestLoader()
+result = runner['Lines'](limit=60)
+runner['run_all'](loader, loader.loadTestsFromTestCase(One), result)
+print('successful', result.wasSuccessful(), One.runs)
+'''
+
+
 class Runner(unittest.TestCase):
     """tests/vm/run itself."""
+
+    def broken(self, said, failures):
+        done = subprocess.run(
+            [sys.executable, '-B', '-c', BROKEN,
+             str(Path(__file__).resolve().parent / 'run'), said, str(failures)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            timeout=120, check=False)
+        return [re.match(r'not ok|#|ok|successful .*', line)[0]
+                for line in done.stdout.splitlines()]
+
+    def test_guest_that_qemu_broke_gets_one_more_try(self):
+        fault = 'x\n[  622.0] Oops: int3: 0000 [#1] PREEMPT SMP NOPTI\n'
+        self.assertEqual(self.broken(fault, 1),
+                         ['#', '#', 'ok', 'successful True 2'])
+        self.assertEqual(self.broken(fault, 2),
+                         ['#', '#', 'not ok', 'not ok', 'successful False 2'])
+        self.assertEqual(self.broken('nothing', 1),
+                         ['not ok', 'not ok', 'successful False 1'])
 
     def test_one_that_hangs_is_ended_and_the_next_runs(self):
         done = subprocess.run(

@@ -521,6 +521,18 @@ class Vm:
             self._used = None
 
 
+# Under TCG with several processors, now and then: a breakpoint that the kernel
+# took out of its code is still executed; a processor gets no timer interrupt
+# any more
+_TCG_FAULTS = (r'Oops: int3: ', r'rcu: .*Possible timer handling issue on cpu=')
+
+
+def guest_broken_by_tcg(vm):
+    """Whether QEMU broke the guest as it ran, for no fault of the device."""
+    said = vm.console()
+    return any(re.search(fault, said) for fault in _TCG_FAULTS)
+
+
 def broken_by_tcg(error):
     """Whether it is worth another try that VMs did not start: on a loaded
     machine QEMU's TCG now and then breaks a guest with several CPUs that patches
