@@ -370,11 +370,9 @@ void rnic_cq_event(struct rnic_dev *rdev, u32 cqn);
 void rnic_cq_add_qp(struct rnic_qp *qp);
 /* Drops the CQEs of a destroyed QP */
 void rnic_cq_remove_qp(struct rnic_qp *qp);
-/*
- * Of a dead device: tells consumers to poll, so that they find everything
- * flushed
+/* Of a dead device: tells the consumers of kernel CQs to poll, so that they find
+ * everything flushed
  */
-/* Tells the consumers of kernel CQs that there is something to flush */
 void rnic_cq_flush_work(struct work_struct *work);
 /* Tells all processes once, when their QPs' status says that the device died */
 void rnic_cq_wake_processes(struct rnic_dev *rdev);

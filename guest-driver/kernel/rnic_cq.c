@@ -150,6 +150,12 @@ int rnic_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	return 0;
 }
 
+static void raise_event(struct rnic_cq *cq)
+{
+	if (cq->ibcq.comp_handler)
+		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+}
+
 void rnic_cq_event(struct rnic_dev *rdev, u32 cqn)
 {
 	struct rnic_cq *cq;
@@ -159,8 +165,7 @@ void rnic_cq_event(struct rnic_dev *rdev, u32 cqn)
 	if (!cq)
 		return;
 	WRITE_ONCE(cq->armed, RNIC_CQ_ARM_NONE);
-	if (cq->ibcq.comp_handler)
-		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	raise_event(cq);
 }
 
 static struct rnic_cqe *cqe_at(struct rnic_cq *cq, u32 index)
@@ -400,8 +405,7 @@ int rnic_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	if (cq->umem) {
 		if (!test_bit(RNIC_QUIESCED, &rdev->flags))
 			return -EINVAL;
-		if (cq->ibcq.comp_handler)
-			cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+		raise_event(cq);
 		return 0;
 	}
 	kind = (flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED ?
@@ -496,8 +500,8 @@ void rnic_cq_wake_processes(struct rnic_dev *rdev)
 	xa_lock(&rdev->cqs);
 	xa_for_each(&rdev->cqs, cqn, cq) {
 		/* How it is armed is not known; one event too many is borne */
-		if (cq->umem && cq->ibcq.comp_handler)
-			cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+		if (cq->umem)
+			raise_event(cq);
 	}
 	xa_unlock(&rdev->cqs);
 }

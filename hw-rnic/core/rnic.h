@@ -110,7 +110,8 @@ void rnic_device_kick(rnic_device *dev, uint64_t offset, unsigned size);
 void rnic_device_reset(rnic_device *dev);
 
 /* [engine] While quiesced the engine touches no guest memory; connections stay
- * open and fill, and the device's timers stand still. Doorbells are kept.
+ * open and fill, but for those that were rejected, and the device's timers stand
+ * still. Doorbells are kept.
  * Nests not: a second one of either changes nothing. */
 void rnic_device_quiesce(rnic_device *dev);
 void rnic_device_resume(rnic_device *dev);

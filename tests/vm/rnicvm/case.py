@@ -4,7 +4,6 @@
 import os
 import re
 import signal
-import sys
 import time
 import unittest
 
@@ -12,7 +11,7 @@ from .errors import VmError
 from .fabric import claim_fabric_id, release_fabric_id
 from .pair import Pair, Traffic
 from .perftest import ATTEMPTS, wait_listen
-from .vm import broken_by_tcg, start_all
+from .vm import boot, start_all
 
 
 def full():
@@ -159,13 +158,7 @@ class OwnVmCase(GuestCase):
         cls.vms = ()
         vms = cls.new_vms()
         cls.addClassCleanup(cls._close)
-        try:
-            cls._start(vms)
-        except VmError as e:
-            if not broken_by_tcg(e):
-                raise
-            print(f'once more: {e}', file=sys.stderr)
-            cls._restart()
+        boot(lambda: cls._start(vms), cls._restart)
 
     @classmethod
     def _restart(cls):

@@ -2,14 +2,13 @@
 """Two VMs of one fabric, each with an rnic in a hotplug slot."""
 
 import atexit
-import sys
 from typing import NamedTuple
 
 from .agent import Command
 from .device import Device
 from .errors import VmError
 from .fabric import claim_fabric_id, release_fabric_id
-from .vm import Vm, broken_by_tcg, start_all
+from .vm import Vm, boot, start_all
 
 ADDR = {'a': '10.0.0.1', 'b': '10.0.0.2'}
 ADDR6 = {'a': 'fd00::1', 'b': 'fd00::2'}
@@ -82,13 +81,7 @@ class Pair:
             # Two pairs at a time would be slow
             for other in list(cls._shared):
                 cls.drop(other)
-            try:
-                pair = cls(kernel)
-            except VmError as e:
-                if not broken_by_tcg(e):
-                    raise
-                print(f'once more: {e}', file=sys.stderr)
-                pair = cls(kernel)
+            pair = boot(lambda: cls(kernel))
             cls._shared[key] = pair
         return pair
 

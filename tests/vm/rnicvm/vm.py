@@ -147,8 +147,8 @@ class Vm:
         self.argv = self._arguments(
             # QEMU's IOMMUs are to come before what they translate for
             [*iommu_devices, *devices], load, addr, params or {}, driver,
-            [*iommu_kernel, *append], memory, cpus, machine, qemu,
-            qemu_args, wrapper)
+            [*iommu_kernel, *append], memory, cpus, machine, qemu, qemu_args,
+            wrapper)
 
     def _new_run_dir(self, root):
         own = cache_dir() / 'runs'
@@ -539,6 +539,18 @@ def broken_by_tcg(error):
     its own code as it boots."""
     return isinstance(error, VmError) and 'Kernel panic' in str(error) and \
         '[rnic]' not in str(error)
+
+
+def boot(first, again=None):
+    """What `first`, which starts VMs, returns; if TCG broke one as it booted,
+    what `again` returns, or `first` once more."""
+    try:
+        return first()
+    except VmError as e:
+        if not broken_by_tcg(e):
+            raise
+        print(f'once more: {e}', file=sys.stderr)
+    return (again or first)()
 
 
 def start_all(vms, timeout=BOOT_LIMIT):
